@@ -37,6 +37,7 @@ SURFACE = {
     "run": {
         "--name",
         "--max-attempts",
+        "--give-up-after",
         "--observe",
         "--hang-after",
         "--no-remedies",

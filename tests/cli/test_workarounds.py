@@ -108,11 +108,11 @@ def test_what_a_preview_knows_of_a_machine(
 
 
 def test_where_a_person_is_needed_it_says_what_to_do(cli: Rocsteady) -> None:
-    told = cli("explain", "--workarounds", "disk-full")
+    told = cli("explain", "--workarounds", "disk-error")
 
     assert told.code == 0
     assert "this needs a person" in " ".join(told.out.split())
-    assert json.loads(cli("explain", "--json", "--workarounds", "disk-full").out)["person"]["text"]
+    assert json.loads(cli("explain", "--json", "--workarounds", "disk-error").out)["person"]["text"]
 
 
 def test_what_nothing_is_known_against_is_said_to_be_so(cli: Rocsteady) -> None:

@@ -525,7 +525,7 @@ def test_a_failed_write_is_a_full_disk_only_if_the_disk_is_full(classifier: Clas
 
     assert classifier.name(Symptoms(log=line, exit_code=1)).kind == "disk-full"
     assert classifier.name(Symptoms(log=line, disk_free=0)).kind == "disk-full"
-    assert classifier.name(Symptoms(log=line, disk_free=1 << 40)).kind == "disk-error"
+    assert classifier.name(Symptoms(log=line, disk_free=1 << 40)).kind == "storage-unavailable"
 
 
 # ---- Numbers ----

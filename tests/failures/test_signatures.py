@@ -27,6 +27,12 @@ BY_CODE = {
         log='Traceback (most recent call last):\n  File "/home/user/a.py", line 3, in wait\n'
         "    lock.acquire()\nKeyboardInterrupt\n",
     ),
+    "gpu-taken": Symptoms(
+        log="RuntimeError: HIP out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total"
+        " capacity of 20.00 GiB of which 1.00 GiB is free.",
+        gpu_taken=12 << 30,
+    ),
+    "script-exit": Symptoms(log="no improvement for 5 epochs\n", exit_code=3, exits=True),
     "machine-went-down": Symptoms(machine_went_down=True),
     "unknown": Symptoms(),
 }

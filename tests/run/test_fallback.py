@@ -143,7 +143,7 @@ def test_remedies_come_first_then_the_options_in_their_order_and_then_it_ends(
     assert climbing.fallbacks == ()
 
 
-@pytest.mark.parametrize("kind", ["script-error", "disk-full", "gpu-overheated", "device-assert"])
+@pytest.mark.parametrize("kind", ["script-error", "disk-error", "gpu-overheated", "device-assert"])
 def test_what_no_option_mends_ends_it(recorded: Recorded, kind: str) -> None:
     climbing = strategies(recorded)
 

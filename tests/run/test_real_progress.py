@@ -80,7 +80,7 @@ LOOPS = """
             os.kill(os.getpid(), 9)
     print("DONE", loop.steps)
 """
-STUCK = "3 attempts started from the same checkpoint, and none got past it"
+STUCK = "3 attempts started from the same checkpoint, and none got to the next one"
 
 
 @pytest.fixture

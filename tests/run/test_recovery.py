@@ -71,10 +71,6 @@ def test_exit_code_0_of_what_rocsteady_killed_is_no_success(outcome: Outcome) ->
     assert decision.code != 0
 
 
-def test_a_crash_before_the_first_step_is_not_tried_again_and_keeps_its_code() -> None:
-    assert chosen(end(exit=Exit(code=3), last_step=None, first_step=None)) == (Next.END, 3)
-
-
 def test_a_crash_that_lost_little_is_tried_again() -> None:
     assert chosen(end())[0] is Next.AGAIN
 
@@ -155,7 +151,7 @@ def test_the_ladder_does_not_overrule_what_may_not_be_thrown_away() -> None:
     assert (found.next, found.remedy, found.why) == (Next.AGAIN, "loader-inline", "No workers.")
 
 
-STUCK = History(attempts=3, is_stuck=True)
+STUCK = History(attempts=3, is_stuck=True, from_one_start=3)
 AGAIN = Decision(next=Next.AGAIN, why="it can resume", code=1)
 
 
@@ -163,7 +159,7 @@ def test_too_many_attempts_from_one_checkpoint_end_the_run() -> None:
     decision = recover(AGAIN, CRASHED, STUCK)
 
     assert (decision.next, decision.code) == (Next.END, 76)
-    assert decision.why == "3 attempts started from the same checkpoint, and none got past it"
+    assert decision.why == "3 attempts started from the beginning, and none got to the next one"
 
 
 def test_ranks_that_other_hosts_replaced_start_again() -> None:

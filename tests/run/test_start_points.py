@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from rocsteady.run.progress import ProgressCounts
 from rocsteady.run.recovery import StartPoints
 
@@ -21,6 +23,15 @@ def test_three_attempts_from_one_checkpoint_are_enough() -> None:
     assert not after(first, barren, barren, ("step 150", 20, True)).is_stuck
     assert not after(first, barren, barren, ("step 200", 10, False)).is_stuck
     assert not after(*[("", 160, False)] * 9).is_stuck  # there the ladder has its own bounds
+
+
+@pytest.mark.parametrize("start", ["", "step 150"])
+def test_a_little_further_each_time_but_never_to_a_save_ends_too(start: str) -> None:
+    further = [(start, steps, True) for steps in range(10, 19)]
+
+    assert not after(*further[:7]).is_stuck
+    assert after(*further[:8]).is_stuck
+    assert not after(*further[:7], ("step 300", 10, True)).is_stuck
 
 
 def test_after_two_deaths_from_one_checkpoint_it_is_saved_earlier() -> None:

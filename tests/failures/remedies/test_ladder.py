@@ -303,7 +303,6 @@ def test_budgets_end_it(situations: Situations) -> None:
 
     assert tried(Budget(tries=2)) == 2
     assert tried(Budget(without_progress=3)) == 3
-    assert tried(Budget(attempts=2)) == 1
 
 
 def test_progress_refills_the_budget(situations: Situations) -> None:

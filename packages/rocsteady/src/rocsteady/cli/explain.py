@@ -403,6 +403,7 @@ def _situation(kind: KnownFailure, machine: Machine, knowledge: Knowledge) -> Si
     return Situation(
         failure=failure,
         nature=kind.nature,
+        clears=kind.clears,
         component=kind.component,
         person=kind.fix,
         strategy=Strategy(),
@@ -427,6 +428,7 @@ def _preview_json(previewed: Previewed) -> dict[str, object]:
             for it in previewed.choices
         ],
         "end": previewed.end.why,
+        "waits": previewed.end.waits,
         "skipped": [{"workaround": name, "why": why} for name, why in previewed.skipped],
         "person": previewed.end.person,
     }
@@ -440,6 +442,19 @@ def _preview_page(previewed: Previewed, page: Page) -> str:
     if fix is not None:
         page.paragraph(f"Nothing would be tried: this needs a person. {fix.text}")
         page.lines(fix.commands, indent=2)
+        return str(page)
+    if previewed.end.waits:
+        page.paragraph(
+            "This can clear up by itself, so it is waited for: rocsteady tries again, 5 s to 10 min"
+            " apart, until the deadline or for a day without progress (run --give-up-after)."
+        )
+        advice = kind.fix or kind.advice
+        if advice is not None:
+            page.paragraph(advice.text)
+            page.lines(advice.commands, indent=2)
+        page.line()
+    changes = [it for it in previewed.choices if not it.waits]
+    if previewed.end.waits and not changes:
         return str(page)
     if previewed.choices:
         page.paragraph("If this happened again and again, rocsteady would try, in this order:")

@@ -129,7 +129,15 @@ class RunCommand(click.Command):
 @click.option(
     "--max-attempts",
     type=click.IntRange(1, 1000),
-    help="Stop after this many attempts. Default: continue until remedies run out.",
+    help="Stop after this many attempts. Default: no limit while there is progress.",
+)
+@click.option(
+    "--give-up-after",
+    type=Duration(),
+    metavar="DURATION",
+    help="Stop retrying what may clear up by itself (a kill, the network, a full disk) after this"
+    " long without progress. Default: a day; an hour before the first step; 20 minutes under Slurm"
+    " or Kubernetes, then exit code 75.",
 )
 @click.option("--observe", is_flag=True, help="Only observe; never stop or restart the run.")
 @click.option(

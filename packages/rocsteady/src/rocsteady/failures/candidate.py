@@ -48,10 +48,13 @@ class Candidate(NamedTuple):
 def kind_by_numbers(kind: str, text: str, symptoms: Symptoms) -> str:
     """Return the kind that it is by the numbers in its text and of the machine."""
     if kind == FailureKind.OOM_DEVICE:
+        capacity = _size(_CAPACITY, text)
+        if capacity and symptoms.gpu_taken >= SHARE_FREE * capacity:
+            return FailureKind.GPU_TAKEN
         return kind_of_oom(text)
     guessed = not re.search(r"(?i)no space|quota|disk is full|os error 28|\[Errno 28\]", text)
     if kind == FailureKind.DISK_FULL and guessed and (symptoms.disk_free or 0) > PLENTY:
-        return FailureKind.DISK_ERROR
+        return FailureKind.STORAGE_UNAVAILABLE
     return kind
 
 

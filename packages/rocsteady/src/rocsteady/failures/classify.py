@@ -301,6 +301,15 @@ def _consequence(signs: _Signs) -> Candidate | None:
     return next(iter(signs.consequences), None)
 
 
+def _ended_itself(signs: _Signs) -> Candidate | None:
+    symptoms = signs.symptoms
+    if not symptoms.exits or not symptoms.exit_code:
+        return None
+    last = [line.strip()[:300] for line in signs.log[-LAST_LINES_LENGTH:].split("\n")]
+    seen = (*[line for line in last if line][-1:], f"exit code {symptoms.exit_code}")
+    return _plain(FailureKind.SCRIPT_EXIT, "")._replace(seen=seen)
+
+
 def _stacks_in_text(signs: _Signs) -> Candidate | None:
     return signs.hang
 
@@ -331,6 +340,8 @@ RULES: tuple[Callable[[_Signs], Candidate | None], ...] = (
     _hung,
     # Timeouts, lost peers, signals, exit codes: they happen because something else did.
     _consequence,
+    # An exit code that the script chose, and nothing else that says why.
+    _ended_itself,
     # Somebody's dump of stacks in a text, of which nothing else says that it hung.
     _stacks_in_text,
     # Losses that are no numbers: many runs print some and recover.

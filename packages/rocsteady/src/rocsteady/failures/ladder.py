@@ -29,7 +29,14 @@ from rocsteady.model import FailureKind, Strategy, Value
 
 # Attempts in a row without progress, where there was some and no remedy is left.
 LAST_RETRIES = 2
+WAITS = "This can clear up by itself."
 MAY_BE_TRANSIENT = "This may be transient; retrying without changes."
+
+
+INTENDED = {
+    FailureKind.INTERRUPTED: "Somebody asked the script to end.",
+    FailureKind.SCRIPT_EXIT: "The script ended itself, without an error.",
+}
 
 
 class RemedyChoice(Value, frozen=True, kw_only=True):
@@ -42,11 +49,20 @@ class RemedyChoice(Value, frozen=True, kw_only=True):
     skipped: tuple[tuple[str, str], ...] = ()  # remedies for this failure, and why not
     person: Fix | None = None  # what somebody must do
     fallback: int = 0  # the option of the plan that it is; 0: no other option
+    waits: bool = False  # for what can clear up by itself; then the same again
     exhausted: bool = False  # nothing is known to try, which says nothing against the same again
 
 
 def choose_remedy(situation: Situation) -> RemedyChoice:
     """Choose the next strategy, or stop."""
+    choice = _chosen(situation)
+    if not situation.clears or choice.remedy not in ("", RETRY) or _unwanted(RETRY, situation):
+        return choice
+    strategy = choice.strategy or standing_of(situation).strategy
+    return msgspec.structs.replace(choice, strategy=strategy, remedy=RETRY, waits=True, why=WAITS)
+
+
+def _chosen(situation: Situation) -> RemedyChoice:
     standing = standing_of(situation)
     caused_by_remedy = bool(standing.reverted) and situation.failure.kind in BROUGHT_ABOUT
     if not caused_by_remedy and (end := _end_at_once(situation)):
@@ -59,9 +75,12 @@ def choose_remedy(situation: Situation) -> RemedyChoice:
 
 
 def preview(situation: Situation) -> tuple[RemedyChoice, ...]:
-    """Return what would be tried if every attempt failed in the same way; the last is the end."""
+    """Return what would be tried if every attempt failed in the same way; the last is the end.
+
+    What is waited for has no such end: then the last is the wait.
+    """
     choices = [choose_remedy(situation)]
-    while (strategy := choices[-1].strategy) is not None:
+    while (strategy := choices[-1].strategy) is not None and not _waits_again(choices):
         attempt = FailedAttempt(
             strategy=strategy,
             remedy=choices[-1].remedy,
@@ -75,9 +94,17 @@ def preview(situation: Situation) -> tuple[RemedyChoice, ...]:
     return tuple(choices)
 
 
+def _waits_again(choices: Sequence[RemedyChoice]) -> bool:
+    return len(choices) > 1 and all(choice.waits for choice in choices[-2:])
+
+
 def _end_at_once(situation: Situation) -> RemedyChoice | None:
     """End where no setting can help."""
     failure = situation.failure
+    if situation.clears:
+        return None
+    if failure.kind in INTENDED:
+        return RemedyChoice(strategy=None, why=INTENDED[failure.kind])
     if situation.person is not None:
         why = f"{failure.title or failure.kind}: this needs a person."
         return RemedyChoice(strategy=None, why=why, person=situation.person)
@@ -89,11 +116,9 @@ def _end_at_once(situation: Situation) -> RemedyChoice | None:
 
 def _spent_budget(situation: Situation) -> str:
     """Return which budget is used up; "" if none is."""
-    tried, budget = situation.tried, situation.budget
-    without_progress = _without_progress(tried)
+    tried = [attempt for attempt in situation.tried if not attempt.clears]
+    budget, without_progress = situation.budget, _without_progress(tried)
     kinds = [attempt.failure.kind for attempt in tried[len(tried) - without_progress :]]
-    if len(tried) >= budget.attempts:
-        return f"The limit of {len(tried)} attempts is reached."
     if without_progress >= budget.without_progress:
         return f"The last {without_progress} attempts made no progress."
     if kinds.count(situation.failure.kind) >= budget.tries:

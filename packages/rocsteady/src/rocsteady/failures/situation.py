@@ -14,11 +14,10 @@ NEEDS = ("gpu", "rocm", "rocr")  # what a remedy may have no effect without
 
 
 class Budget(Value, frozen=True, kw_only=True):
-    """How many attempts a run may cost. Progress refills the first two."""
+    """How many attempts a run may cost without progress; what clears up by itself costs none."""
 
     tries: int = 8  # that end in the same kind of failure, since the last progress
     without_progress: int = 16  # in a row, whatever they end in
-    attempts: int = 1000  # of the whole run
 
 
 class FailedAttempt(Value, frozen=True, kw_only=True):
@@ -27,6 +26,7 @@ class FailedAttempt(Value, frozen=True, kw_only=True):
     strategy: Strategy
     failure: Fingerprint
     remedy: str = ""  # that led to it; "" for the first
+    clears: bool = False  # what ended it can clear up by itself
     progressed: bool = False  # it came further than every attempt before it
     steps: int = 0  # how far the job was when it failed, counted from the job's beginning
 
@@ -36,6 +36,7 @@ class Situation(Value, frozen=True, kw_only=True):
 
     failure: Failure
     nature: Nature
+    clears: bool = False  # it can clear up by itself
     component: Component = Component.UNKNOWN
     person: Fix | None = None  # what somebody must do, where nobody else can
     strategy: Strategy  # that failed

@@ -46,6 +46,8 @@ class Symptoms(Value, frozen=True, kw_only=True):
     gpu: bool = True  # one may have been used
     ranks: bool = True  # there may have been several
     disk_free: int | None = None  # bytes
+    gpu_taken: int = 0  # bytes of device memory that other processes hold
+    exits: bool = False  # the script ended itself: its own code is done, without an exception
 
     @property
     def failed(self) -> bool:

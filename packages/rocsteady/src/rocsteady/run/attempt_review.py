@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import os
 import shutil
+import time
 from datetime import timedelta
 from itertools import islice
 from pathlib import Path
+from statistics import median
 
 import msgspec
 from rocsteady_train.untrusted_file import read_tail
 
+from rocsteady.exit_codes import PERSON_NEEDED, RETRY
 from rocsteady.failures.computed import ALREADY_TRIED
 from rocsteady.failures.ladder import RemedyChoice
 from rocsteady.failures.memory_arguments import memory_arguments
@@ -23,6 +26,7 @@ from rocsteady.hangs.parallel import run_all
 from rocsteady.hangs.values import trainers
 from rocsteady.model import Failure, FailureKind, Next, Outcome
 from rocsteady.run.attempt_end import AttemptEnd, is_failure, without_stopped_line
+from rocsteady.run.backoff import Backoff, held_by_others
 from rocsteady.run.checkpoints import Checkpoints
 from rocsteady.run.context import AttemptContext, RunSpec, Services
 from rocsteady.run.deadline_monitor import DeadlineMonitor
@@ -35,14 +39,17 @@ from rocsteady.run.recovery import (
     History,
     StartPoints,
     base_decision,
+    exit_code,
     recover,
 )
 from rocsteady.run.strategy_history import StrategyHistory
 from rocsteady.screens.screen import RED
 from rocsteady.store.redaction import hide_secrets
 from rocsteady.system.logfile import STAMP
+from rocsteady.wording import duration, moment, plural
 
 CHECKPOINT_BACK = "checkpoint-back"
+COSTS_ANNOUNCED = (3, 10, 30, 100, 300, 1000, 3000, 10000)  # failures in a row with progress
 OUT_OF_MEMORY = "oom-"  # what the kinds of running out of memory begin with
 
 
@@ -67,7 +74,15 @@ class AttemptReview:
         self.starts = StartPoints()
         self._save_after: int | None = None  # as it was last announced
         self._offered_seed = False
+        self._costs: list[tuple[int, float]] = []  # steps made, and seconds beside them
         self._gpu_failed = False  # in the last attempt
+        self.backoff = Backoff(
+            spec.folder,
+            services.environment,
+            give_up_after=options.give_up_after,
+            due=deadline_monitor.due,
+            first_wait=options.timing.back_off,
+        )
 
     def name(self, context: AttemptContext, end: AttemptEnd) -> Failure | None:
         """Name why an attempt failed; None if it did not, or if a fault of ours prevents it."""
@@ -83,10 +98,13 @@ class AttemptReview:
             return None
         try:
             failure = self._named(context, end)
-            if self._asks_ladder(failure, end):
+            if self._asks_ladder(end):
                 self._strategies.failed(failure, end, self._spec.run)
             else:
                 self._strategies.ended(end, self._spec.run)
+            stepped = any(beat.step for beat in end.heartbeats)
+            self.backoff.failed(failure, progressed=self._strategies.progressed, stepped=stepped)
+            self._announce(failure, end)
         except Exception as error:  # noqa: BLE001 - a fault of ours costs the remedy, never the run
             self._announcer.bug("retrying without changes", error)
             return None
@@ -106,11 +124,12 @@ class AttemptReview:
         )
         if not is_failure(end):
             return base
-        history = self._history(end, attempts)
+        history = self._history(end, failure, attempts)
         if base.next is not Next.END:
             self._announce_starts(history, end)
+            self._announce_cost(history, end)
         decision = None
-        if failure is not None and self._asks_ladder(failure, end):
+        if failure is not None and self._asks_ladder(end):
             try:
                 decision = recover(base, end, self._with_ladder(history, failure, end))
             except Exception as error:  # noqa: BLE001 - a fault of ours costs the remedy only
@@ -122,18 +141,16 @@ class AttemptReview:
     def _named(self, context: AttemptContext, end: AttemptEnd) -> Failure:
         """Name a failure, keep its evidence, and announce it."""
         symptoms = collect_symptoms(context, self._services, end)
-        failure = self._strategies.name(symptoms)
+        stepped = any(beat.step for beat in end.heartbeats)
+        failure = self.backoff.judged(self._strategies.name(symptoms), stepped=stepped)
         self._gpu_failed = self._strategies.is_of_gpu(failure)
         number = context.number
         evidence = end.found.evidence.folder if end.found else self._keep(number, end)
         self._records.failed(number, failure, evidence)
-        self._announce(failure, end, None if symptoms.hung else symptoms.signal)
         return failure
 
-    def _asks_ladder(self, failure: Failure, end: AttemptEnd) -> bool:
-        if self._options.observe or end.outcome is Outcome.UNKILLABLE:
-            return False
-        return not self._options.no_remedies or failure.kind == FailureKind.SCRIPT_ERROR
+    def _asks_ladder(self, end: AttemptEnd) -> bool:
+        return not self._options.observe and end.outcome is not Outcome.UNKILLABLE
 
     def _with_ladder(self, history: History, failure: Failure, end: AttemptEnd) -> History:
         """Add what the ladder and the options of the plan are chosen by."""
@@ -166,15 +183,23 @@ class AttemptReview:
         if decision.next is Next.END:
             self._announce_end(proposal)
 
-    def _history(self, end: AttemptEnd, attempts: int) -> History:
+    def _history(self, end: AttemptEnd, failure: Failure | None, attempts: int) -> History:
         """Return from where attempts started, and whether they got past it."""
-        progressed = self._strategies.progressed
-        self.starts.ended(end.start, end.made, progressed=progressed)
+        progressed, gave_up, code = self._strategies.progressed, "", PERSON_NEEDED
+        if failure is None or not self._strategies.clears(failure):
+            self.starts.ended(end.start, end.made, progressed=progressed)
+        elif self.backoff.is_over:
+            limit = duration(self.backoff.limit.total_seconds())
+            gave_up = f"{failure.title}, and no progress for {limit}"
+            code = RETRY if self.backoff.in_allocation else PERSON_NEEDED
         return History(
             attempts=attempts,
             gpu_failed=self._gpu_failed,
             progressed=progressed,
             is_stuck=self.starts.is_stuck,
+            from_one_start=self.starts.attempts,
+            gave_up=gave_up,
+            give_up_code=code,
             save_after=self.starts.save_after,
             saves_earlier=self._save_after != self.starts.save_after,
         )
@@ -189,6 +214,25 @@ class AttemptReview:
                 "two attempts failed before reaching a checkpoint. Asking the script to save after"
                 f" {history.save_after} steps."
             )
+
+    def _announce_cost(self, history: History, end: AttemptEnd) -> None:
+        """Announce what it costs to fail again and again, the third time and then ever more rarely.
+
+        Attempts count in a row that got further: the run goes on, so that is all there is to say.
+        """
+        if not history.progressed or not end.made:
+            self._costs.clear()
+            return
+        self._costs.append((end.made, end.seconds - end.progress_seconds))
+        if len(self._costs) not in COSTS_ANNOUNCED:
+            return
+        steps, seconds = (median(each) for each in zip(*self._costs, strict=True))
+        ahead = self._deadline_monitor.forecast(time.time())
+        ends = f"; done about {moment(ahead.at, now=time.time())}" if ahead else ""
+        self._announcer.say(
+            f"fails about every {plural(round(steps), 'step')}; each restart costs"
+            f" {duration(seconds)}{ends}."
+        )
 
     def _offer_seed(self) -> None:
         """Name the option by which a fault that depends on the order of the data may be avoided."""
@@ -217,13 +261,28 @@ class AttemptReview:
         except OSError:
             return ""
 
-    def _announce(self, failure: Failure, end: AttemptEnd, ended_by: int | None) -> None:
+    def _announce(self, failure: Failure, end: AttemptEnd) -> None:
+        if self.backoff.repeats and self._strategies.clears(failure):
+            self._announcer.note(f"{failure.title} again ({failure.kind}).")
+            return
+        ended_by = end.exit.signal if end.exit and end.outcome is not Outcome.HUNG else None
         step = f" at step {end.last_step:,}" if end.last_step else ""
         if failure.kind == FailureKind.SCRIPT_ERROR:
             seen = hide_secrets(failure.seen[0]) if failure.seen else failure.title
             place = failure.line or failure.fingerprint.place
             at = f" ({place})" if place else ""
             self._announcer.say(f"error in the script: {seen}{at}.", style=RED)
+        elif failure.kind == FailureKind.SCRIPT_EXIT:
+            code = end.exit.code if end.exit else None
+            self._announcer.say(
+                f"the script exited with code {code}{step}; not retried.", style=RED
+            )
+        elif failure.kind == FailureKind.INTERRUPTED:
+            name = f"{signal_name(ended_by)} " if ended_by else ""
+            self._announcer.say(
+                f"somebody ended the script: {name}({exit_code(end)}){step}; not retried.",
+                style=RED,
+            )
         elif failure.kind != FailureKind.UNKNOWN:
             at = f", in {failure.line}" if failure.line else ""
             self._announcer.say(f"{failure.title}{step}{at} ({failure.kind}).", style=RED)
@@ -309,6 +368,8 @@ def collect_symptoms(context: AttemptContext, services: Services, end: AttemptEn
         ),
         variables=services.known_variables,
         disk_free=_free(context.spec.folder),
+        gpu_taken=held_by_others(end.processes),
+        exits=bool(end.heartbeats) and all(it.ended and not it.raised for it in end.heartbeats),
         gpu=context.strategy.device != CPU and (bool(end.members.all_gpus) or _other_gpu()),
         ranks=not end.heartbeats or any((each.world or 1) > 1 for each in end.heartbeats),
     )

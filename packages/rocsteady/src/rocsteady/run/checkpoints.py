@@ -24,6 +24,7 @@ from rocsteady.run.job.resume import (
     find_checkpoints,
     load_origin,
     save_origin,
+    stamp,
     whole_checkpoints,
 )
 from rocsteady.run.job.values import Job, Resume
@@ -128,6 +129,13 @@ class Checkpoints:
         if self.job.resume is None:
             return StartsAt.BY_ITSELF if self.can_resume else StartsAt.UNABLE
         return StartsAt.CHECKPOINT if self.newest() else StartsAt.NONE_YET
+
+    @property
+    def room(self) -> int:
+        """The bytes that the newest checkpoint takes."""
+        newest = self.newest()
+        found = stamp(self.folder, newest.path) if newest else None
+        return found.size if found else 0
 
     def started(self) -> None:
         """Forget what was read: the attempt that starts may change it."""

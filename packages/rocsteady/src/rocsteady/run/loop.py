@@ -185,7 +185,13 @@ class Supervisor:
             if decision.next is Next.END:
                 attempts = number - first + 1
                 return run_end.conclude(end, decision, self._records.incidents, attempts)
-            self._restart.prepare(end, decision, number, beginning=self._checkpoints.beginning)
+            self._restart.prepare(
+                end,
+                decision,
+                number,
+                beginning=self._checkpoints.beginning,
+                wait=self._review.backoff.wait(self._checkpoints.room),
+            )
         self._stop_deadline.reacted()
         return run_end.stopped()
 
@@ -243,7 +249,8 @@ class Supervisor:
             seen = self._step_times.step_at(checkpoint.written)
             before = self._checkpoints.step_of(checkpoint, seen)
             step = f", {before.words}" if before.words else ""
-            self._announcer.say(f"attempt {number} resumes from {checkpoint.path}{step}.")
+            announce = self._announcer.note if self._restart.repeats else self._announcer.say
+            announce(f"attempt {number} resumes from {checkpoint.path}{step}.")
             launched = launch(job, checkpoint.path)
         self.observed.pages = None
         self.observed.attempt, self.observed.steps_before = number, before.least

@@ -8,11 +8,10 @@ from msgspec.structs import replace
 
 from rocsteady.hangs.verdict import Patience
 from rocsteady.model import Strategy, Value
+from rocsteady.run.backoff import FIRST_WAIT
 from rocsteady.system.child_end import Stopping
 
 AUTO, NEVER = "auto", "never"  # what --resume takes beside the name of a run
-ATTEMPTS = 4  # without remedies
-ATTEMPTS_WITH_REMEDIES = 1000  # the ladder has a budget of its own, which progress refills
 
 
 class Timing(Value, frozen=True, kw_only=True):
@@ -27,8 +26,7 @@ class Timing(Value, frozen=True, kw_only=True):
     continue_unattended_after: timedelta = timedelta(seconds=10)  # the same without a terminal
     precious_after: timedelta = timedelta(minutes=10)  # progress that is not thrown away unasked
     quick_crash: timedelta = timedelta(seconds=10)  # a second one within it backs off
-    back_off: timedelta = timedelta(seconds=5)  # doubled each time
-    back_off_at_most: timedelta = timedelta(minutes=2)
+    back_off: timedelta = FIRST_WAIT  # doubled each time
     gpu_rest: timedelta = timedelta(seconds=60)  # that the kernel is quiet about a GPU that failed
     gpu_rest_at_most: timedelta = timedelta(minutes=5)
     kfd_within: timedelta = timedelta(seconds=15)  # for old processes to leave the GPU
@@ -60,7 +58,8 @@ class RunOptions(Value, frozen=True, kw_only=True):
     resume: str | None = None  # AUTO, NEVER or the name of a run; None: by the last run of the job
     plan: int | None = None  # the option of the last plan that is run
     stage: str | None = None  # of the job file, to start at
-    max_attempts: int | None = None  # None: as many as the ladder's budget has, or ATTEMPTS
+    max_attempts: int | None = None  # None: the ladder has a budget of its own
+    give_up_after: timedelta | None = None  # without progress; None: by what happened, and where
     hang_after: timedelta | None = None  # None: as the job file says, else as it is measured
     observe: bool = False  # never act
     no_remedies: bool = False  # retry without changing anything
@@ -83,13 +82,6 @@ class RunOptions(Value, frozen=True, kw_only=True):
     def resumed_run(self) -> str | None:
         """The name of the run to continue; None: a new one starts."""
         return None if self.resume in (AUTO, NEVER) else self.resume
-
-    @property
-    def attempt_limit(self) -> int:
-        """How many attempts there may be."""
-        if self.max_attempts is not None:
-            return self.max_attempts
-        return ATTEMPTS if self.no_remedies else ATTEMPTS_WITH_REMEDIES
 
     @property
     def patience(self) -> Patience:

@@ -20,7 +20,8 @@ from rocsteady.run.attempt_end import AttemptEnd
 from rocsteady.run.options import Fallback, RunOptions
 from rocsteady.wording import plural
 
-MAX_ATTEMPTS_PER_CHECKPOINT = 3  # attempts from one checkpoint that do not get past it
+MAX_ATTEMPTS_PER_CHECKPOINT = 3  # attempts from one checkpoint of which none gets further
+MAX_FROM_ONE_START = 8  # attempts of which each gets a little further, and none to the next save
 SAVE_EARLIER_AFTER = 2  # of them
 
 
@@ -31,14 +32,17 @@ class StartPoints:
         self._start: str | None = None  # "": from the beginning; None: no attempt yet
         self._made: list[int] = []  # steps that each of them made
         self._without_progress = 0  # attempts since one of them got further than all before
+        self._a_little_further = 0  # attempts of them that did
         self.save_after: int | None = None  # steps, to get past where others ended
 
     def ended(self, start: str, made: int, *, progressed: bool) -> None:
         """Take an attempt into account that failed after so many steps of its own."""
         if start != self._start:
-            self._start, self._made, self._without_progress = start, [], 0
+            self._start, self._made = start, []
+            self._without_progress = self._a_little_further = 0
         self._made.append(made)
         self._without_progress = 0 if progressed else self._without_progress + 1
+        self._a_little_further += progressed
         if len(self._made) >= SAVE_EARLIER_AFTER and min(self._made):
             least = max(1, min(self._made) // 2)
             self.save_after = min(least, self.save_after or least)
@@ -46,10 +50,18 @@ class StartPoints:
     @property
     def is_stuck(self) -> bool:
         """Return whether there were enough attempts from one checkpoint."""
-        return bool(self._start) and self._without_progress >= MAX_ATTEMPTS_PER_CHECKPOINT
+        stuck = bool(self._start) and self._without_progress >= MAX_ATTEMPTS_PER_CHECKPOINT
+        return stuck or self._a_little_further >= MAX_FROM_ONE_START
+
+    @property
+    def attempts(self) -> int:
+        """How many started from the last checkpoint."""
+        return len(self._made)
 
 
 CPU = "cpu"  # as a device
+# Ends of which the exit code is the script's own, whatever was tried before.
+THE_SCRIPTS_OWN = (FailureKind.SCRIPT_ERROR, FailureKind.SCRIPT_EXIT, FailureKind.INTERRUPTED)
 BY_SIGNAL = 128
 ASKED_BY = (2, 9, 15)  # SIGINT, SIGKILL and SIGTERM: what a run that is stopped may end by
 # Whose failures are the same with every option.
@@ -67,6 +79,7 @@ class Decision(Value, frozen=True, kw_only=True):
     fallback: int = 0  # the option of the plan that the run falls back to; 0: it does not
     proposal: RemedyChoice | None = None  # what the ladder said, if it was asked
     gpu_failed: bool = False  # so it is checked before it is used again
+    waits: bool = False  # for what can clear up by itself
 
 
 class History(Value, frozen=True, kw_only=True):
@@ -77,6 +90,9 @@ class History(Value, frozen=True, kw_only=True):
     gpu_failed: bool = False
     progressed: bool = False  # the last one came further than all before it
     is_stuck: bool = False  # too many attempts started from one checkpoint
+    from_one_start: int = 0  # attempts
+    gave_up: str = ""  # why what can clear up is waited for no more; "": it is
+    give_up_code: int = PERSON_NEEDED
     save_after: int | None = None  # steps, where attempts did not get past a checkpoint
     saves_earlier: bool = False  # than it did before
     fallbacks: tuple[Fallback, ...] = ()  # options of the plan that may be run, best first
@@ -96,7 +112,17 @@ def recover(base: Decision, end: AttemptEnd, history: History) -> Decision:
         )
         kind = history.situation.failure.kind
         decision = joined(base, proposal, kind=kind, attempts=history.attempts)
+        if decision.waits:
+            return _waiting(decision, proposal, kind, history)
     decision = _past_checkpoint(decision, base, proposal, end, history)
+    return msgspec.structs.replace(decision, proposal=proposal, gpu_failed=history.gpu_failed)
+
+
+def _waiting(decision: Decision, proposal: RemedyChoice, kind: str, history: History) -> Decision:
+    """Wait for what can clear up, until that has taken too long."""
+    if history.gave_up:
+        code, why = history.give_up_code, history.gave_up
+        decision = Decision(next=Next.END, why=why, code=code, kind=kind)
     return msgspec.structs.replace(decision, proposal=proposal, gpu_failed=history.gpu_failed)
 
 
@@ -146,9 +172,9 @@ def _past_checkpoint(
     if base.next is Next.END:
         return decision
     if history.is_stuck:
+        start = "the same checkpoint" if end.start else "the beginning"
         why = (
-            f"{MAX_ATTEMPTS_PER_CHECKPOINT} attempts started from the same checkpoint, and none got"
-            " past it"
+            f"{history.from_one_start} attempts started from {start}, and none got to the next one"
         )
         return Decision(next=Next.END, why=why, code=PERSON_NEEDED)
     if end.batch_split is None or history.save_after is None:
@@ -177,11 +203,9 @@ def base_decision(  # noqa: PLR0911 - one return a reason
     if end.outcome is Outcome.UNKILLABLE:
         why = "processes of the last attempt cannot be killed, and may still hold the GPU"
         return Decision(next=Next.END, why=why, code=PERSON_NEEDED)
-    hung = end.outcome is Outcome.HUNG
-    if hung:
+    if end.outcome is Outcome.HUNG:
         code = RETRY if can_resume else PERSON_NEEDED
-    against = _against_another(end, options, attempts=attempts, hung=hung)
-    if against:
+    if against := _against_another(options, attempts):
         return Decision(next=Next.END, why=against, code=code)
     return _again(end, options, can_resume=can_resume, code=code)
 
@@ -194,24 +218,26 @@ def joined(base: Decision, proposal: RemedyChoice, *, kind: str, attempts: int) 
     """
     if proposal.strategy is None:
         gave_up = attempts > 1 and kind != FailureKind.UNKNOWN
-        own = kind == FailureKind.SCRIPT_ERROR or not (gave_up or proposal.person)
+        own = kind in THE_SCRIPTS_OWN or not (gave_up or proposal.person)
         code = base.code if own else PERSON_NEEDED
         return Decision(next=Next.END, why=proposal.why, code=code, kind=kind)
     if base.next is Next.END:
         return base
     return msgspec.structs.replace(
-        base, why=proposal.why, remedy=proposal.remedy, fallback=proposal.fallback
+        base,
+        why=proposal.why,
+        remedy=proposal.remedy,
+        fallback=proposal.fallback,
+        waits=proposal.waits,
     )
 
 
-def _against_another(end: AttemptEnd, options: RunOptions, *, attempts: int, hung: bool) -> str:
+def _against_another(options: RunOptions, attempts: int) -> str:
     """Return what speaks against any further attempt; "" if nothing does."""
     if options.observe:
         return "only observing"
-    if attempts >= options.attempt_limit:
+    if options.max_attempts is not None and attempts >= options.max_attempts:
         return f"the limit of {plural(attempts, 'attempt')} is reached"
-    if options.no_remedies and not hung and not end.last_step:
-        return "the script failed before its first step"
     return ""
 
 

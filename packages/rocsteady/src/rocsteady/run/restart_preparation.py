@@ -13,6 +13,7 @@ from pathlib import Path
 from rocsteady.errors import RocsteadyError
 from rocsteady.model import Next, Outcome, Value
 from rocsteady.run.attempt_end import AttemptEnd
+from rocsteady.run.backoff import Wait
 from rocsteady.run.context import RunSpec, Services
 from rocsteady.run.options import RunOptions
 from rocsteady.run.recovery import Decision
@@ -22,6 +23,7 @@ from rocsteady.store.values import RunStory
 from rocsteady.wording import duration, plural
 from rocsteady.wording import size as written_size
 
+LOOK_EVERY = 1.0  # seconds, at whether a wait is over
 UNCHANGED = ("", "retry")  # the same again
 MAX_FILES_NAMED = 3  # files that are named
 MAX_UNASKED_BYTES = 1 << 30  # bytes that are copied without being asked
@@ -50,7 +52,7 @@ class Restart:
         self._announcer, self._stop_requests = services.announcer, services.stop_requests
         self._gpu_trouble = gpu_trouble
         self._since = Stopwatch()
-        self._quick_crashes = 0
+        self.repeats = False  # the next attempt only tries whether something has cleared up
 
     def take_over(self, earlier: RunStory) -> None:
         """Refuse to take over a run that cannot resume, if that would overwrite its work."""
@@ -64,22 +66,20 @@ class Restart:
         )
 
     def prepare(
-        self, end: AttemptEnd, decision: Decision, number: int, *, beginning: StartsAt
+        self, end: AttemptEnd, decision: Decision, number: int, *, beginning: StartsAt, wait: Wait
     ) -> None:
         """Get ready for the next attempt."""
-        same = decision.remedy in UNCHANGED or bool(decision.fallback)
-        named = "" if same else f" Remedy: {decision.remedy}."
-        self._announcer.say(f"attempt {number + 1}: {decision.why.rstrip('.')}.{named}")
-        if beginning is StartsAt.BY_ITSELF:
+        quick = end.seconds < self._timing.quick_crash.total_seconds()
+        crashed_again = quick and end.outcome is Outcome.BY_ITSELF and wait.repeats
+        waits = wait.seconds > 0 and (decision.waits or crashed_again)
+        self.repeats = decision.waits and wait.repeats
+        if decision.waits and waits and wait.first:
             self._announcer.say(
-                f"attempt {number + 1} runs the same command, which resumes on its own; it repeats"
-                " the steps since the script's last checkpoint."
+                f"waiting: next try in {duration(wait.seconds)}, then at growing intervals, for up"
+                f" to {duration(wait.limit)}. To stop: rocsteady stop {self._run.name}"
             )
-        elif beginning is not StartsAt.CHECKPOINT:
-            steps = f"{end.last_step:,} steps" if end.last_step else "all the work"
-            self._announcer.say(
-                f"attempt {number + 1} starts from the beginning and repeats {steps}."
-            )
+        if not self.repeats:
+            self._announce(end, decision, number + 1, beginning)
         if decision.next is Next.AGAIN_FROM_SCRATCH:
             self._back_up(number)
         elif beginning is StartsAt.UNABLE:
@@ -91,14 +91,29 @@ class Restart:
             self._announcer.say(f"{plural(len(left), uses, use)} the GPU.")
         if decision.gpu_failed:
             self._check_gpu()
-        quick = end.seconds < self._timing.quick_crash.total_seconds()
-        crashed = quick and end.outcome is Outcome.BY_ITSELF
-        self._quick_crashes = self._quick_crashes + 1 if crashed else 0
-        if self._quick_crashes > 1:
-            doubled = self._timing.back_off * 2 ** min(self._quick_crashes - 2, 10)
-            wait = min(doubled, self._timing.back_off_at_most).total_seconds()
-            self._announcer.say(f"the script crashed quickly again; waiting {duration(wait)}.")
+        if waits:
+            if not decision.waits:
+                self._announcer.say(
+                    f"the script crashed quickly again; waiting {duration(wait.seconds)}."
+                )
             self._sleep(wait)
+
+    def _announce(
+        self, end: AttemptEnd, decision: Decision, number: int, beginning: StartsAt
+    ) -> None:
+        """Announce what the next attempt changes, and what it repeats."""
+        if not decision.waits:
+            same = decision.remedy in UNCHANGED or bool(decision.fallback)
+            named = "" if same else f" Remedy: {decision.remedy}."
+            self._announcer.say(f"attempt {number}: {decision.why.rstrip('.')}.{named}")
+        if beginning is StartsAt.BY_ITSELF:
+            self._announcer.say(
+                f"attempt {number} runs the same command, which resumes on its own; it repeats"
+                " the steps since the script's last checkpoint."
+            )
+        elif beginning is not StartsAt.CHECKPOINT:
+            steps = f"{end.last_step:,} steps" if end.last_step else "all the work"
+            self._announcer.say(f"attempt {number} starts from the beginning and repeats {steps}.")
 
     def _check_gpu(self) -> None:
         """Let a GPU that failed come to rest; one that does not is left alone."""
@@ -138,10 +153,14 @@ class Restart:
         self._announcer.say(f"{count} written by the run {verb} {copied}: {names}.")
         self._announcer.say("rows that the script appends to these files will appear twice.")
 
-    def _sleep(self, seconds: float) -> None:
-        deadline = time.monotonic() + seconds
+    def _sleep(self, wait: Wait) -> None:
+        deadline, look = time.monotonic() + wait.seconds, time.monotonic() + LOOK_EVERY
         while self._stop_requests.stop is None and time.monotonic() < deadline:
             time.sleep(0.1)
+            if time.monotonic() >= look:
+                look = time.monotonic() + LOOK_EVERY
+                if wait.cleared():
+                    return
 
 
 def near(path: Path) -> str:

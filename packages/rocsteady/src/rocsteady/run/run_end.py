@@ -112,7 +112,11 @@ class RunEnd:
     def _after(self, decision: Decision) -> str:
         if decision.kind == FailureKind.SCRIPT_ERROR:
             return f"fix the error in the script, then: {self._resume()}"
-        return self._resume() if decision.code == RETRY else ""
+        goes_on = decision.code == RETRY or decision.kind in (
+            FailureKind.INTERRUPTED,
+            FailureKind.SCRIPT_EXIT,
+        )
+        return self._resume() if goes_on else ""
 
     def _resume(self) -> str:
         again = f"rocsteady run --resume {self._run.name}"

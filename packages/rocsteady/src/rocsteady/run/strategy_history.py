@@ -23,7 +23,7 @@ from rocsteady.failures.difference import describe_changes
 from rocsteady.failures.history import BROUGHT_ABOUT
 from rocsteady.failures.ladder import RemedyChoice
 from rocsteady.failures.probe_evidence import supported
-from rocsteady.failures.remedy import load_remedies, requested_strategy
+from rocsteady.failures.remedy import RETRY, load_remedies, requested_strategy
 from rocsteady.failures.situation import FailedAttempt, Refused, Situation
 from rocsteady.failures.symptoms import Symptoms
 from rocsteady.hangs.heartbeat_pages import BatchSplit, SettingOutcome
@@ -135,6 +135,10 @@ class StrategyHistory:
         """Return whether a failure is one of the device."""
         return self._failures.kinds[failure.kind].component is Component.DEVICE
 
+    def clears(self, failure: Failure) -> bool:
+        """Return whether a failure can clear up by itself."""
+        return self._failures.kinds[failure.kind].clears
+
     def gpu_trouble(self, since: float) -> str:
         """Return what the kernel has said of a GPU since a moment; "" if nothing."""
         lines = read_kernel_log(since, within=KERNEL_WITHIN).lines
@@ -157,6 +161,7 @@ class StrategyHistory:
                 failure=failure.fingerprint,
                 remedy=self.remedy,
                 progressed=progressed,
+                clears=self.clears(failure),
                 steps=end.last_step or 0,
             )
         )
@@ -198,6 +203,7 @@ class StrategyHistory:
         return Situation(
             failure=failure,
             nature=kind.nature,
+            clears=kind.clears,
             component=kind.component,
             person=kind.fix,
             strategy=self.strategy,
@@ -216,7 +222,7 @@ class StrategyHistory:
             ineffective=no_effect(end) if end else (),
             crashed_machine=self._never(),
             helped_before=(*(helped.remedy for helped in self.offers()), *self._probed()),
-            allow=self._options.allow,
+            allow=(RETRY,) if self._options.no_remedies else self._options.allow,
             deny=self._options.deny,
         )
 
@@ -296,6 +302,7 @@ class StrategyHistory:
                 strategy=attempt.strategy,
                 failure=row.failure.fingerprint,
                 progressed=self._furthest.passes(steps, {}),
+                clears=self.clears(row.failure),
                 steps=steps,
             )
         )

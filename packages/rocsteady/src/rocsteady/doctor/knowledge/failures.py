@@ -60,6 +60,7 @@ class KnownFailure(Entry, frozen=True, kw_only=True):
     words: str  # what it means, and what it does not
     gpu_words: str = ""  # the same, where a GPU may be involved
     rank_words: str = ""  # the same, where there may be several ranks
+    clears: bool = False  # it can clear up by itself, so it is waited for
     nature: Nature
     component: Component
     sources: tuple[str, ...]  # "owner/repo#number", or the short name of a document
