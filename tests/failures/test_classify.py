@@ -593,4 +593,32 @@ def test_a_sign_that_is_not_enough_alone_is_with_a_failure(
 
     assert classifier.name(Symptoms(log=line)).kind == "unknown"
     assert classifier.name(Symptoms(log=line, exit_code=0)).kind == "unknown"
-    assert classifier.name(Symptoms(log=line, exit_code=1)).kind == "broken-install"
+    assert classifier.name(Symptoms(log=line, exit_code=1)).kind == "bitsandbytes-no-library"
+
+
+RECOVERED = (
+    "UserWarning: bgemm_internal_cublaslt error: HIPBLAS_STATUS_NOT_SUPPORTED when calling"
+    " hipblasLtMatmul. Will attempt to recover by calling cublas instead."
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        (RECOVERED, "unknown"),
+        (f"{RECOVERED}\nRuntimeError: CUDA error: invalid argument\n", "hip-invalid-value"),
+        ("RuntimeError: cuFFT error: HIPFFT_PARSE_ERROR", "fft-failure"),
+        ("NCCL WARN [FATAL ERROR]: HIP failure: 'invalid device pointer'", "collective-error"),
+        ("No available kernel. Aborting execution.", "no-attention-kernel"),
+        (
+            "ValueError: Pointer argument (at 0) cannot be accessed from Triton (cpu tensor?)",
+            "triton-cannot-reach-memory",
+        ),
+        (
+            "ImportError: cannot import name 'triton_key' from 'triton.compiler.compiler'",
+            "compile-failure",
+        ),
+    ],
+)
+def test_what_was_once_named_wrongly(classifier: Classifier, text: str, kind: str) -> None:
+    assert classifier.name(Symptoms(log=text)).kind == kind

@@ -250,17 +250,21 @@ def _to_do(page: Page, kind: KnownFailure) -> None:
     if fix is None:
         return
     page.line()
-    page.line("What to do" if kind.fix else "What a person can do", style=BOLD)
+    page.line("What to do", style=BOLD)
     _fix(page, fix)
 
 
 def _fix(page: Page, fix: Fix) -> None:
-    page.paragraph(fix.text, indent=2)
-    here = os.name == "nt" and fix.windows
-    page.lines(fix.windows if here else fix.commands, indent=4)
-    if fix.windows and not here:
-        page.paragraph("On Windows, in PowerShell:", indent=2)
-        page.lines(fix.windows, indent=4)
+    if fix.check:
+        page.paragraph("To check first:", indent=2)
+        page.lines(fix.check, indent=4)
+    for number, step in enumerate((fix, *fix.then), start=1):
+        page.paragraph(f"{number}. {step.text}" if fix.then else step.text, indent=2)
+        here = os.name == "nt" and step.windows
+        page.lines(step.windows if here else step.commands, indent=4)
+        if step.windows and not here:
+            page.paragraph("On Windows, in PowerShell:", indent=2)
+            page.lines(step.windows, indent=4)
     if fix.container:
         page.paragraph("In a container:", indent=2)
         page.lines(fix.container, indent=4)

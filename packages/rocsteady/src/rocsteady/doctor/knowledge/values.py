@@ -71,12 +71,19 @@ class Entry(Value, frozen=True, kw_only=True):
     disputed: bool = False  # sources disagree, and the text says how
 
 
-class Fix(Value, frozen=True, kw_only=True):
-    """What a person should do. What the program does by itself is a remedy."""
+class Step(Value, frozen=True, kw_only=True):
+    """One thing to do."""
 
     text: str
     commands: tuple[str, ...] = ()
     windows: tuple[str, ...] = ()  # what to type in PowerShell instead, where that differs
+
+
+class Fix(Step, frozen=True, kw_only=True):
+    """What a person should do. What the program does by itself is a remedy."""
+
     container: tuple[str, ...] = ()  # what to do instead for a container, where that differs
     needs: tuple[Need, ...] = ()
     verify: str = ""  # how to see that it worked
+    check: tuple[str, ...] = ()  # commands that only look, to be typed first
+    then: tuple[Step, ...] = ()  # in this order, if the first did not help
