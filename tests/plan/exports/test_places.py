@@ -3,18 +3,31 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import shlex
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import jsonschema
 import pytest
 import yaml
 
 from rocsteady.errors import RocsteadyError
-from rocsteady.plan.exports.export import Export
-from rocsteady.plan.exports.targets import TARGETS
+from rocsteady.plan.exports.export import (
+    ACCELERATORS,
+    WHEELS_FOR,
+    Export,
+    HostCount,
+    image_for,
+    pins,
+    ranks_per_host,
+    torchrun_hosts,
+    without_meeting,
+)
+from rocsteady.plan.exports.targets import LISTED, TARGETS
 
 HARD: dict[str, object] = {
     "command": ("python", "a b.py", "$(x)", "$HOME", "it's", "a\nb", "`id`", "*"),
@@ -195,3 +208,250 @@ def _scripts(export: Export) -> dict[str, str]:
         "pod.sh": _pod_script(manifest(export)["spec"]),
         **{f"{number}.typed": code for number, (_, code) in enumerate(typed)},
     }
+
+
+SCHEMA = json.loads(Path(__file__).with_name("jobset_schema.json").read_text())
+COMMANDS: dict[str, tuple[str, ...]] = {
+    "plain": ("python", "train.py"),
+    "one host": ("torchrun", "--nproc-per-node", "8", "train.py"),
+    "hosts": ("torchrun", "--nnodes", "2:4", "--nproc-per-node", "8", "train.py"),
+}
+
+
+def test_a_jobset_has_only_fields_that_its_schema_has(an_export: Callable[..., Export]) -> None:
+    jsonschema.validate(manifest(an_export(command=COMMANDS["hosts"])), SCHEMA)
+
+
+def test_the_schema_knows_one_that_is_wrong(an_export: Callable[..., Export]) -> None:
+    jobset = manifest(an_export(command=COMMANDS["hosts"]))
+    jobset["spec"]["failurePolicies"] = {}
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate(jobset, SCHEMA)
+
+
+def after(message: str, rules: list[dict[str, Any]]) -> str:
+    """Choose as the JobSet's controller does: the first rule that fits, else a counted restart."""
+    for rule in rules:
+        patterns = rule.get("onJobFailureMessagePatterns", [""])
+        if any(re.search(pattern, message) for pattern in patterns):
+            return str(rule["action"])
+    return "RestartJobSet"
+
+
+@pytest.mark.parametrize(
+    ("code", "action"), [(75, "RestartJobSetAndIgnoreMaxRestarts"), (76, "FailJobSet")]
+)
+def test_an_exit_code_of_any_host_decides_for_all(
+    an_export: Callable[..., Export], code: int, action: str
+) -> None:
+    spec = manifest(an_export(command=COMMANDS["hosts"]))["spec"]
+
+    (job,) = spec["replicatedJobs"]
+    policy = job["template"]["spec"]["podFailurePolicy"]["rules"]
+    (container,) = job["template"]["spec"]["template"]["spec"]["containers"]
+    on = policy[1]["onExitCodes"]
+    assert policy[1]["action"] == "FailJob"
+    assert code in on["values"]
+    assert on["containerName"] == container["name"]
+    message = (  # as the Job's controller writes it
+        f"Container {container['name']} for pod default/es-futures-{code}-7675-x failed with"
+        f" exit code {code} matching FailJob rule at index 1"
+    )
+    assert after(message, spec["failurePolicy"]["rules"]) == action
+
+
+def test_hosts_meet_at_the_first_pod(an_export: Callable[..., Export]) -> None:
+    (text,) = TARGETS["kubernetes"](an_export(command=COMMANDS["hosts"], gpus=8)).values()
+
+    assert "parallelism: 4\n" in text
+    assert "completions: 4\n" in text
+    assert "export PET_RDZV_BACKEND=rocsteady\n" in text
+    assert 'PET_RDZV_ENDPOINT="es-futures-hosts-0-0.es-futures:29500"\n' in text
+    assert "exec torchrun --nnodes 2:4 --nproc-per-node 8 train.py\n" in text
+    assert "terminationGracePeriodSeconds: 300 " in text  # to save
+    assert "Every host must be able to write to it." in re.sub(r"\s+#? ?", " ", text)
+
+
+def test_one_host_is_a_job(an_export: Callable[..., Export]) -> None:
+    written = TARGETS["kubernetes"](an_export(command=COMMANDS["one host"], gpus=8))
+
+    assert [*written] == ["es-futures-job.yaml"]
+    (text,) = written.values()
+    assert "export PET_RDZV_BACKEND=rocsteady\n" in text
+    assert (
+        "exec rocsteady run --yes --resume auto -- torchrun --nproc-per-node 8 train.py\n" in text
+    )
+
+
+@pytest.mark.parametrize(
+    ("command", "hosts", "ranks", "elsewhere"),
+    [
+        ("python train.py --nnodes 2", None, None, None),
+        ("torchrun train.py", (1, 1), None, None),
+        ("torchrun --standalone --nproc-per-node=gpu t.py", (1, 1), None, None),
+        (
+            "torchrun --standalone --nnodes 3 t.py --standalone",
+            (3, 3),
+            None,
+            "--nnodes 3 t.py --standalone",
+        ),
+        ("/x/torchrun --master_addr a --nnodes=2 -m pkg.t", (2, 2), None, "--nnodes=2 -m pkg.t"),
+        ("torchrun --nnodes 2 --local-addr 10.0.0.1 t.py", (2, 2), None, "--nnodes 2 t.py"),
+        ("python3.12 -m torch.distributed.run --nnodes 1:2 t.py", (1, 2), None, None),
+        ("torchrun --nproc_per_node 4 --nnodes $N t.py", (1, 1), 4, None),
+        ("torchrun --nnodes 4 --nproc-per-node=1 --nnodes 2 --nproc_per_node 8 t", (2, 2), 8, None),
+    ],
+)
+def test_what_a_launcher_says(
+    command: str, hosts: tuple[int, int] | None, ranks: int | None, elsewhere: str | None
+) -> None:
+    words = tuple(command.split())
+
+    assert torchrun_hosts(words) == (HostCount(*hosts) if hosts else None)
+    assert ranks_per_host(words) == ranks
+    left = " ".join(without_meeting(words))
+    assert left.partition(" ")[2] == elsewhere if elsewhere else left == command
+
+
+EXIST = {  # in PowerShell of Windows 11, in Ubuntu 24.04, or installed by the guide
+    "powershell": {"wsl"},
+    "bash": {
+        ".",
+        "cd",
+        "cp",
+        "export",
+        "grep",
+        "ldconfig",
+        "ls",
+        "mkdir",
+        "python3",
+        "rocsteady",
+        "sudo",
+        "unset",
+        "wget",
+    },
+}
+WITH_SUDO = {"apt-get", "ldconfig"}
+
+
+def guide(export: Export) -> str:
+    return TARGETS["wsl2"](export)["wsl2-guide.md"]
+
+
+def blocks(text: str) -> list[tuple[str, str]]:
+    return re.findall(r"^```(\w+)\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)
+
+
+@pytest.mark.parametrize("gfx", LISTED)
+def test_every_command_exists(an_export: Callable[..., Export], gfx: str) -> None:
+    found = blocks(guide(an_export(gfx=gfx, gpu=f"AMD Radeon {LISTED[gfx][0]}")))
+
+    assert [language for language, _ in found] == ["powershell", *["bash"] * 5]
+    for language, code in found:
+        for part in re.split(r"\n| \| ", code.strip()):
+            first, second, *_ = [*shlex.split(part), ""]
+            assert first in EXIST[language], part
+            assert first != "sudo" or second in WITH_SUDO, part
+
+
+def test_the_wheel_is_the_one_for_the_gpu(an_export: Callable[..., Export]) -> None:
+    text = guide(an_export(gfx="gfx1201", gpu="AMD Radeon RX 9070 XT"))
+
+    assert "'torch[device-gfx1201]==2.12.0+rocm7.14.1'" in text
+    assert "AMD lists it for WSL" in text
+    assert "rocsteady doctor" in text
+
+
+@pytest.mark.parametrize(
+    ("gfx", "gpu", "says"),
+    [
+        ("gfx1101", "AMD Radeon RX 7800 XT", "AMD lists it for WSL"),
+        ("gfx1101", "AMD Radeon RX 7700 XT", "It does not name AMD Radeon RX 7700 XT"),
+        ("gfx1101", "AMD Radeon RX 7700 XT", "microsoft/WSL#40464"),
+        ("gfx1200", "AMD Radeon RX 9060 XT", "librocdxg#22"),
+    ],
+)
+def test_it_says_what_amd_names_and_what_users_report(
+    an_export: Callable[..., Export], gfx: str, gpu: str, says: str
+) -> None:
+    assert says in guide(an_export(gfx=gfx, gpu=gpu))
+
+
+@pytest.mark.parametrize("gfx", ["gfx1010", "gfx1030", "gfx1102", ""])
+def test_a_gpu_that_amd_does_not_list_gets_no_steps(
+    an_export: Callable[..., Export], gfx: str
+) -> None:
+    text = guide(an_export(gfx=gfx, gpu="another"))
+
+    assert "AMD does not list" in text
+    assert blocks(text) == []
+
+
+def test_names_and_paths_are_no_markup(an_export: Callable[..., Export]) -> None:
+    text = guide(an_export(checkpoints=("a_b/*.pt", "c\n# d`"), gpu="<b>", torch="2.8.0_x"))
+
+    assert r"a\_b/\*.pt, c\x0a# d\`" in text
+    assert r"\<b\>" in text
+    assert r"(here it is 2.8.0\_x)" in text
+
+
+@pytest.mark.parametrize(
+    ("gfx", "torch", "chosen"),
+    [
+        ("gfx1100", "2.8.0+rocm6.4", "2.8.0"),
+        ("gfx1100", "2.9.0", "2.9.1"),
+        ("gfx1100", "2.5.1+rocm6.2", "2.7.1"),  # the next one that there is
+        ("gfx1100", "2.10.0", "2.11.0"),  # 2.10 is named for Instinct only
+        ("gfx942", "2.10.0", "2.10.0"),
+        ("gfx1151", "2.8.0", "2.11.0"),  # not in the images of 7.2
+        ("gfx1201", "2.14.1", "2.13.0"),  # none is as new
+        ("gfx1201", "", "2.13.0"),
+        ("gfx1201", "a nightly", "2.13.0"),
+        ("", "2.12.0", "2.12.0"),
+    ],
+)
+def test_the_image_has_the_same_torch_or_the_next(gfx: str, torch: str, chosen: str) -> None:
+    image = image_for(gfx, torch)
+
+    assert image is not None
+    assert image.torch == chosen
+
+
+def test_there_is_no_image_for_an_rx_5700_but_there_are_wheels() -> None:
+    assert image_for("gfx1010", "2.5.1") is None
+    assert "gfx1010" in WHEELS_FOR
+    assert "gfx803" not in WHEELS_FOR
+
+
+def test_what_can_be_rented_has_an_image() -> None:
+    assert all(image_for(gfx) for gfx in ACCELERATORS.values())
+
+
+def install(site: Path, name: str, version: str, *files: str) -> None:
+    info = site / f"{name}-{version}.dist-info"
+    info.mkdir(parents=True)
+    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
+    (info / "RECORD").write_text("".join(f"{file},,\n" for file in files))
+
+
+def test_a_script_is_pinned_to_what_is_installed(tmp_path: Path) -> None:
+    site, folder = tmp_path / "site", tmp_path / "job"
+    install(site, "numpy", "2.4.6", "numpy/__init__.py")
+    install(site, "scikit-learn", "1.9.0", "sklearn/__init__.py")
+    install(site, "torch", "2.13.0+cpu", "torch/__init__.py")
+    install(site, "other", "1.0", "other.py")
+    folder.mkdir()
+    (folder / "train.py").write_text(
+        "import json, numpy as np, torch, data\nfrom sklearn.svm import SVC\nfrom . import other\n"
+    )
+    (folder / "data.py").write_text("import torch.nn\n")
+    (folder / "old.py").write_text("print 'of another Python'\n")
+    os.mkfifo(folder / "pipe.py")
+
+    assert pins(folder, [str(site)]) == "numpy==2.4.6\nscikit-learn==1.9.0\n"
+
+
+def test_nothing_to_pin_is_no_file(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text("import torch\n")
+
+    assert not pins(tmp_path, [])
