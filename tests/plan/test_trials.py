@@ -17,7 +17,6 @@ from rocsteady.plan.trials import (
     Bounds,
     GpuUse,
     PlanTrials,
-    TrialBounds,
     TrialKind,
     TrialResult,
     Trials,
@@ -72,8 +71,14 @@ def test_trials_end_with_a_tenth_of_what_is_left(
     left: int | None, told: int | None, *, proportional: bool, count: int
 ) -> None:
     made = Made(10.0, told)
-    bounds = TrialBounds(each=20.0, within=300.0, left=left, proportional=proportional)
-    trials = PlanTrials(cast("Trials", made), bounds, lambda _: nullcontext())
+    trials = PlanTrials(
+        cast("Trials", made),
+        lambda _: nullcontext(),
+        each=20.0,
+        within=300.0,
+        left=left,
+        proportional=proportional,
+    )
 
     for _ in range(6):
         trials.run(JOB, Strategy(), TrialKind.PACE)

@@ -18,9 +18,10 @@ from rocsteady.cli.project import enter, find_job_folder
 from rocsteady.errors import RequestError
 from rocsteady.exit_codes import INTERRUPTED
 from rocsteady.plan import saved_plan
-from rocsteady.plan.circumstances import Goal, circumstances, goal_of
+from rocsteady.plan.circumstances import Circumstances, Goal, circumstances, goal_of
 from rocsteady.plan.exports.targets import TARGETS
 from rocsteady.plan.planner import (
+    Planner,
     make_plan,
     measured_planner,
     recorded_plan,
@@ -28,7 +29,7 @@ from rocsteady.plan.planner import (
     untried_planner,
     with_trials,
 )
-from rocsteady.plan.trials import PlanTrials, TrialBounds, TrialProgress, Trials, look_back
+from rocsteady.plan.trials import PlanTrials, TrialProgress, Trials, look_back
 from rocsteady.plan.values import Plan
 from rocsteady.run.job.stages import commands_of
 from rocsteady.run.job.values import Job
@@ -154,8 +155,25 @@ def command(  # noqa: PLR0913 - one argument an option
         if root is not None:
             plan = recorded_plan(job, folder, open_root(root, None), root.name, goal)
         else:
-            bounds = None if no_trials else _bounds(ctx, trial, within, goal)
-            plan = _plan_here(job, trials, bounds, goal, memory, journal, again=again, yes=yes)
+            default = click.core.ParameterSource.DEFAULT
+            given = any(ctx.get_parameter_source(it) is not default for it in ("trial", "within"))
+            bounded = PlanTrials(
+                trials,
+                _show_progress,
+                each=trial.total_seconds(),
+                within=within.total_seconds(),
+                left=goal.left,
+                proportional=not given,
+            )
+            look_back(folder, memory)
+            here = circumstances(job, folder, memory, journal, again=again)
+            if no_trials:
+                plan = make_plan(job, folder, here, goal, untried_planner(job, here, goal))
+            else:
+                words = [word for each in commands_of(job) for word in each[1:]]
+                ask_about_paths([job.command[0], *words], folder, "trial", yes=yes)
+                planner, plan = _try_options(job, here, goal, trials, bounded)
+                remember(planner, here, memory, journal)
     except (KeyboardInterrupt, click.Abort):
         tell(STOPPED.format(trials.changed_in_words()))
         ctx.exit(INTERRUPTED)
@@ -223,29 +241,15 @@ def _last_plan(folder: Path, command: tuple[str, ...]) -> Plan:
     return plan
 
 
-def _plan_here(  # noqa: PLR0913, PLR0917 - all that a plan rests on
-    job: Job,
-    trials: Trials,
-    bounds: TrialBounds | None,
-    goal: Goal,
-    memory: Memory,
-    journal: Journal,
-    *,
-    again: bool,
-    yes: bool,
-) -> Plan:
-    folder = trials.folder
-    look_back(folder, memory)
-    here = circumstances(job, folder, memory, journal, again=again)
-    if bounds is None:
-        return make_plan(job, folder, here, goal, untried_planner(job, here, goal))
-    _ask(job, folder, yes=yes)
+def _try_options(
+    job: Job, here: Circumstances, goal: Goal, trials: Trials, bounded: PlanTrials
+) -> tuple[Planner, Plan]:
     with trials:
-        planner = measured_planner(job, here, goal, PlanTrials(trials, bounds, _show_progress))
-        plan = with_trials(make_plan(job, folder, here, goal, planner), trials)
-        _check_interrupt(trials)
-    remember(planner, here, memory, journal)
-    return plan
+        planner = measured_planner(job, here, goal, bounded)
+        plan = with_trials(make_plan(job, trials.folder, here, goal, planner), trials)
+        if trials.stopped:  # ^C during a trial ends it in the same way as between two
+            raise KeyboardInterrupt
+    return planner, plan
 
 
 def _records(folder: Path) -> tuple[Memory, Journal]:
@@ -254,33 +258,10 @@ def _records(folder: Path) -> tuple[Memory, Journal]:
     return Memory(own), Journal(next(iter(existing_places(folder)), own))
 
 
-def _check_interrupt(trials: Trials) -> None:
-    """End in the same way wherever ^C was pressed: during a trial, or between two."""
-    if trials.stopped:
-        raise KeyboardInterrupt
-
-
-def _ask(job: Job, folder: Path, *, yes: bool) -> None:
-    words = [word for each in commands_of(job) for word in each[1:]]
-    ask_about_paths([job.command[0], *words], folder, "trial", yes=yes)
-
-
 def _kept(plan: Plan, folder: Path) -> Plan:
     """Keep the plan for ``run --plan``; if that fails, the plan says so."""
     why = saved_plan.save_plan(plan, folder)
     return replace(plan, warnings=(*plan.warnings, why)) if why else plan
-
-
-def _bounds(ctx: click.Context, trial: timedelta, within: timedelta, goal: Goal) -> TrialBounds:
-    """Bound the trials: by the options if a person gave one, else also in proportion to the job."""
-    default = click.core.ParameterSource.DEFAULT
-    given = any(ctx.get_parameter_source(it) is not default for it in ("trial", "within"))
-    return TrialBounds(
-        each=trial.total_seconds(),
-        within=within.total_seconds(),
-        left=goal.left,
-        proportional=not given,
-    )
 
 
 def _show_progress(

@@ -563,13 +563,6 @@ class TrialKind(Enum):
     COMPARISON = "the pace, in less time"
 
 
-class TrialBounds(NamedTuple):
-    each: float  # seconds
-    within: float  # seconds, all together
-    left: int | None  # steps of the job, if known
-    proportional: bool  # all together no longer than a share of the job
-
-
 class TrialProgress(NamedTuple):
     share: float  # of the time that there is
     left: float  # seconds, at most
@@ -582,9 +575,18 @@ Show = Callable[[Callable[[float], TrialProgress]], AbstractContextManager[None]
 class PlanTrials:
     """Runs trials as the planner asks for them, as long as there is time."""
 
-    def __init__(self, trials: Trials, bounds: TrialBounds, show: Show) -> None:
-        self._trials, self._each, self._within = trials, bounds.each, bounds.within
-        self._left, self._proportional = bounds.left, bounds.proportional
+    def __init__(  # noqa: PLR0913 - all that bounds them
+        self,
+        trials: Trials,
+        show: Show,
+        *,
+        each: float,  # seconds of steps
+        within: float,  # seconds, all together
+        left: int | None,  # steps of the job, if known
+        proportional: bool,  # all together no longer than a share of the job
+    ) -> None:
+        self._trials, self._each, self._within = trials, each, within
+        self._left, self._proportional = left, proportional
         self._title, self._show = "", show
 
     def say(self, title: str) -> None:
