@@ -1,6 +1,6 @@
 """Where a trial or a drill runs the script: it sees the user's folder, and cannot change it.
 
-In this order, as the kernel allows (``host/overlay.py``):
+In this order, as the kernel allows (``system/overlay.py``):
 
 1. an overlay: what the script writes goes to another folder, and nothing is copied;
 2. a copy of the folder, mounted in its place;
