@@ -24,12 +24,16 @@ SAY = """
     print(json.dumps([sys.argv, sys.path, ours, main.__name__, getattr(main, "__file__", None)]))
     print("sitecustomize" in sys.modules, getattr(sys, "theirs", None))
 """
-STAND_IN = "def backward(): return 'gradient'\n"
 
 
 def write(path: Path, text: str) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text, encoding="utf-8")
+
+
+def write_torch(inside: Inside, autograd: str = "def backward(): return 'gradient'\n") -> None:
+    write(inside.folder / "torch" / "__init__.py", "")
+    write(inside.folder / "torch" / "autograd.py", autograd)
 
 
 @pytest.mark.parametrize(
@@ -79,8 +83,7 @@ def test_a_users_sitecustomize_that_fails_says_so_as_without_us(inside: Inside, 
 def test_where_we_cannot_get_in_nothing_breaks_and_there_is_no_page(
     inside: Inside, option: str
 ) -> None:
-    write(inside.folder / "torch" / "__init__.py", "")
-    write(inside.folder / "torch" / "autograd.py", STAND_IN)
+    write_torch(inside)
     script = inside.script("import sys; sys.path[:0] = ['.']; import torch.autograd; print('done')")
 
     assert inside.run(PYTHON, option, script) == (0, b"done\n", b"")
@@ -100,8 +103,7 @@ def test_a_torch_that_fails_to_import_prints_what_it_prints_without_us(inside: I
 
 
 def test_asking_whether_there_is_torch_does_not_spoil_the_hook(inside: Inside) -> None:
-    write(inside.folder / "torch" / "__init__.py", "")
-    write(inside.folder / "torch" / "autograd.py", STAND_IN)
+    write_torch(inside)
     script = inside.script("""
         import importlib.util
         importlib.util.find_spec("torch")
@@ -116,8 +118,7 @@ def test_asking_whether_there_is_torch_does_not_spoil_the_hook(inside: Inside) -
 
 
 def test_a_torch_that_we_do_not_know_leaves_a_note_and_works(inside: Inside) -> None:
-    write(inside.folder / "torch" / "__init__.py", "")
-    write(inside.folder / "torch" / "autograd.py", "")
+    write_torch(inside, "")
     script = inside.script("import torch.autograd; print('done')")
 
     assert inside.run(PYTHON, script) == (0, b"done\n", b"")
@@ -127,8 +128,7 @@ def test_a_torch_that_we_do_not_know_leaves_a_note_and_works(inside: Inside) -> 
 
 
 def test_a_page_that_cannot_be_made_leaves_a_note_and_the_script_works(inside: Inside) -> None:
-    write(inside.folder / "torch" / "__init__.py", "")
-    write(inside.folder / "torch" / "autograd.py", STAND_IN)
+    write_torch(inside)
     script = inside.script("""
         import os
         open(os.environ["ROCSTEADY_PAGES"] + f"/{os.getpid()}.page", "w").close()
@@ -141,8 +141,7 @@ def test_a_page_that_cannot_be_made_leaves_a_note_and_the_script_works(inside: I
 
 
 def test_a_folder_for_pages_that_is_gone_harms_nobody(inside: Inside) -> None:
-    write(inside.folder / "torch" / "__init__.py", "")
-    write(inside.folder / "torch" / "autograd.py", STAND_IN)
+    write_torch(inside)
     script = inside.script("import torch.autograd; print(torch.autograd.backward())")
     inside.injection.pages.rmdir()
 
@@ -150,8 +149,7 @@ def test_a_folder_for_pages_that_is_gone_harms_nobody(inside: Inside) -> None:
 
 
 def test_an_error_of_ours_turns_the_heartbeat_off_and_leaves_a_note(inside: Inside) -> None:
-    write(inside.folder / "torch" / "__init__.py", "")
-    write(inside.folder / "torch" / "autograd.py", STAND_IN)
+    write_torch(inside)
     hot = inside.injection.site / "_rocsteady_inside" / "heartbeat" / "step_beats.py"
     hot.write_text(hot.read_text().replace("after = back[heart.phase]", "after = back[1000]"))
     script = inside.script("import torch.autograd as a; print(a.backward(), a.backward())")

@@ -13,7 +13,7 @@ from __future__ import annotations
 import contextlib
 import os
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 from .experiment import Experiment, NotHere, WrongNumbers
@@ -32,13 +32,7 @@ def accumulated(torch: Any, kind: Any, terms: int) -> float:
 
 
 def matmul_gradient(trial: Experiment) -> None:
-    step = matmul_step(trial, trial.arguments["precision"])
-    for _ in trial.tries():
-        step()
-
-
-def matmul_step(trial: Experiment, precision: str) -> Callable[[], None]:
-    torch = trial.torch
+    torch, precision = trial.torch, trial.arguments["precision"]
     kind = {"bf16": torch.bfloat16, "fp16": torch.float16}.get(precision, torch.float32)
     if precision == "tf32":
         _use_tf32(trial)
@@ -50,26 +44,19 @@ def matmul_step(trial: Experiment, precision: str) -> Callable[[], None]:
         torch.randn(size, size, generator=generator).to(kind).to(trial.device) for _ in range(3)
     )
     exact = [each.to("cpu", torch.float64) for each in (a, b, upstream)]
-    product, into_a, into_b = (
-        exact[0] @ exact[1],
-        exact[2] @ exact[1].T,
-        exact[0].T @ exact[2],
-    )
+    product, into_a, into_b = exact[0] @ exact[1], exact[2] @ exact[1].T, exact[0].T @ exact[2]
     bound = accumulated(torch, kind, size)
     if precision == "tf32":
         bound += 4 * TF32_EPS  # both factors may be cut off, each by eps; twice for the spread
     a.requires_grad_()
     b.requires_grad_()
-
-    def step() -> None:
+    for _ in trial.tries():
         a.grad = b.grad = None
         found = a @ b
         found.backward(upstream)
         trial.compare(found, product, bound, f"{precision} product")
         trial.compare(a.grad, into_a, bound, f"{precision} gradient of the first factor")
         trial.compare(b.grad, into_b, bound, f"{precision} gradient of the second factor")
-
-    return step
 
 
 def convolution_gradient(trial: Experiment) -> None:
@@ -118,14 +105,6 @@ NONE = ("No available kernel", "No viable backend")
 
 
 def attention_backward(trial: Experiment) -> None:
-    step = attention_step(trial)
-    with only(trial.torch, trial.arguments["backend"]):
-        for _ in trial.tries():
-            step()
-
-
-def attention_step(trial: Experiment) -> Callable[[], None]:
-    """Return what does it once, with whichever kernel may be used then."""
     torch = trial.torch
     kind = _kind(trial)
     length = LENGTH_ON_GPU if trial.device == "cuda" else LENGTH
@@ -147,16 +126,14 @@ def attention_step(trial: Experiment) -> Callable[[], None]:
     eps, single = (float(torch.finfo(each).eps) for each in (kind, torch.float32))
     forward, back = 8 * eps + HEAD_WIDTH * single, 16 * eps + 2 * HEAD_WIDTH * single
     leaves = (("query", query, exact[0]), ("key", key, exact[1]), ("value", value, exact[2]))
-
-    def step() -> None:
-        query.grad = key.grad = value.grad = None
-        found = torch.nn.functional.scaled_dot_product_attention(query, key, value)
-        found.backward(upstream)
-        trial.compare(found, reference, forward, "attention")
-        for name, leaf, right in leaves:
-            trial.compare(leaf.grad, right.grad, back, f"gradient of the {name}")
-
-    return step
+    with only(torch, trial.arguments["backend"]):
+        for _ in trial.tries():
+            query.grad = key.grad = value.grad = None
+            found = torch.nn.functional.scaled_dot_product_attention(query, key, value)
+            found.backward(upstream)
+            trial.compare(found, reference, forward, "attention")
+            for name, leaf, right in leaves:
+                trial.compare(leaf.grad, right.grad, back, f"gradient of the {name}")
 
 
 @contextlib.contextmanager
@@ -175,8 +152,8 @@ def only(torch: Any, name: str) -> Iterator[None]:
             if not any(text in str(error) for text in NONE):
                 raise
             why = [str(each.message).partition(" (Triggered")[0] for each in heard]
-            told_last = f": {why[-1]}" if why else ""
-            raise NotHere(f"this device has no {name} kernel{told_last}") from None
+            reason = f": {why[-1]}" if why else ""
+            raise NotHere(f"this device has no {name} kernel{reason}") from None
 
 
 def _kind(trial: Experiment) -> Any:

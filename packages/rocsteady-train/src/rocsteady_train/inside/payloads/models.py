@@ -39,12 +39,6 @@ class Training:
 
 
 def transformer(trial: Experiment) -> None:
-    training = small_transformer(trial)
-    for _ in trial.tries():
-        training.step()
-
-
-def small_transformer(trial: Experiment) -> Training:
     torch = trial.torch
     torch.manual_seed(0)
     width = 64
@@ -56,7 +50,9 @@ def small_transformer(trial: Experiment) -> Training:
         scores = head(body(embed(text[:, :-1])))
         return torch.nn.functional.cross_entropy(scores.flatten(0, 1), text[:, 1:].flatten())
 
-    return Training(torch, _all(embed, body, head), loss_of)
+    training = Training(torch, _all(embed, body, head), loss_of)
+    for _ in trial.tries():
+        training.step()
 
 
 def actor_critic(trial: Experiment) -> None:
