@@ -279,15 +279,17 @@ class Checkpointer:
     def _staged(self, state: Mapping[str, Any], per_rank: Collection[str]) -> _Save:
         parts = StateParts()
         skeleton = {
-            name: parts.take(state_of(value), self._path(name, per_rank))
+            name: parts.take(
+                state_of(value), f"rank-{self._ranks.rank}/{name}" if name in per_rank else name
+            )
             for name, value in state.items()
         }
         for missed in parts.missed:
             self._say_once(
                 f"not included in the checkpoint, because it cannot be written: {missed}"
             )
-        size = sum(_size(tensor) for tensor in parts.tensors.values())
         here = {name: local(tensor) for name, tensor in parts.tensors.items()}
+        size = sum(int(tensor.numel() * tensor.element_size()) for tensor in here.values())
         buffer = self._buffers.take()
         try:
             copies, planner = buffer.copy(here), None
@@ -298,9 +300,6 @@ class Checkpointer:
         except BaseException:
             self._buffers.give_back(buffer)
             raise
-
-    def _path(self, name: str, per_rank: Collection[str]) -> str:
-        return f"rank-{self._ranks.rank}/{name}" if name in per_rank else name
 
     def _write(self, step: int, save: _Save | str, previous: threading.Thread | None) -> None:
         """Write what was copied; in a thread of its own, after the one before."""
@@ -446,8 +445,3 @@ class _Save:
 def _distributed() -> Any:  # noqa: ANN401 - a module
     """Return what needs torch.distributed.checkpoint, which takes as long to import as torch."""
     return importlib.import_module("rocsteady_train.checkpoints.dcp_storage")
-
-
-def _size(tensor: Any) -> int:  # noqa: ANN401 - a tensor
-    here = local(tensor)
-    return int(here.numel() * here.element_size())

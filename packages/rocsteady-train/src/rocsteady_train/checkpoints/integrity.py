@@ -78,15 +78,11 @@ def wrong_with_files_in(folder: Path, checksums: int = CHECKSUM_LIMIT) -> str:
 
 def _wrong_by_name(path: Path, checksums: int) -> str:
     suffix = path.suffix.lower()
-    if suffix in MODELS or (suffix in TORCH_SAVED and _is_zip(path)):
+    if suffix in MODELS or (suffix in TORCH_SAVED and read_head(path, len(ZIP)) == ZIP):
         return wrong_with_model(path, checksums)
     if suffix == ".json":
         return wrong_with_json(path)
     return wrong_with_any(path) if suffix in TORCH_SAVED else ""
-
-
-def _is_zip(path: Path) -> bool:
-    return read_head(path, len(ZIP)) == ZIP
 
 
 def _wrong(
@@ -164,7 +160,8 @@ def _wrong_with_safetensors(stream: BinaryIO, size: int) -> str:
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
         return "is damaged: its header is not that of safetensors"
     missing = length_field.size + length + end - size
-    return "" if missing == 0 else f"is damaged: {abs(missing)} bytes too {_few(missing)}"
+    few = "few" if missing > 0 else "many"
+    return "" if missing == 0 else f"is damaged: {abs(missing)} bytes too {few}"
 
 
 def _end(start: object, end: object) -> int:
@@ -172,10 +169,6 @@ def _end(start: object, end: object) -> int:
     if type(start) is not int or type(end) is not int or not 0 <= start <= end:
         raise ValueError("not a range")
     return end
-
-
-def _few(missing: int) -> str:
-    return "few" if missing > 0 else "many"
 
 
 def _wrong_with_onnx(stream: BinaryIO, size: int) -> str:
@@ -219,7 +212,7 @@ def _varint(stream: BinaryIO, at: int) -> tuple[int, int]:
 EVERYTHING = sys.maxsize  # bytes whose checksums are read: they are about to be loaded anyway
 
 log = logging.getLogger("rocsteady")
-_logged: set[str] = set()
+_logged: set[tuple[Path, str]] = set()
 
 
 def newest_whole(
@@ -236,7 +229,7 @@ def newest_whole(
     supervisor_link.resumes(root, pattern)
     chosen = supervisor_link.resume_from()
     limit = next(
-        ((n, path) for n, path in found if chosen is not None and _same(path, chosen)), None
+        ((n, path) for n, path in found if chosen and path.resolve() == chosen.resolve()), None
     )
     for number, path in sorted(found, reverse=True):
         wrong = what_is_wrong(path)
@@ -244,15 +237,7 @@ def newest_whole(
             wrong = f"is newer than {limit[1].name}, which was asked for"
         if not wrong:
             return str(path)
-        _log_once(f"{path} {wrong}; it is skipped")
+        if (path, wrong) not in _logged:
+            _logged.add((path, wrong))
+            log.warning("rocsteady: %s %s; it is skipped.", path, wrong)
     return None
-
-
-def _same(path: Path, chosen: Path) -> bool:
-    return path.resolve() == chosen.resolve()
-
-
-def _log_once(text: str) -> None:
-    if text not in _logged:
-        _logged.add(text)
-        log.warning("rocsteady: %s.", text)

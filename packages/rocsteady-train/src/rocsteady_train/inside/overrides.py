@@ -310,7 +310,8 @@ class Overrides:
 
     def apply(self, name: str, module: Any) -> None:
         if name == "torch.utils.data.dataloader" and self.wanted.keys() & LOADER_SETTINGS:
-            self._loaders(module)
+            settings = LoaderSettings(self.wanted, self._record, self._facts)
+            self._replace(module.DataLoader, "__init__", settings.around_init)
         if name == "torch._dynamo.callback" and "attention" in self.wanted:
             module.on_compile_start(lambda *_: self._see_attention(IN_A_GRAPH))
         if name == "torch.distributed.launcher.api" and "gpus" in self.wanted:
@@ -327,10 +328,6 @@ class Overrides:
             self._precision(torch)
         if "compile" in self.wanted:
             self._compile_nothing(torch)
-
-    def _loaders(self, module: Any) -> None:
-        settings = LoaderSettings(self.wanted, self._record, self._facts)
-        self._replace(module.DataLoader, "__init__", settings.around_init)
 
     def _around_launch(self, original: Any) -> Any:
         """Have torchrun start one rank for each GPU that is left. Other hosts have their own."""

@@ -200,7 +200,7 @@ class Loop:
             compute,
             reduction=reduction,
             count=count,
-            scale=self._scaler.scale if self._scaler is not None else _as_it_is,
+            scale=self._scaler.scale if self._scaler is not None else lambda loss: loss,
             zero=self._optimizer.zero_grad,
         )
         if clip_norm is not None:
@@ -348,10 +348,6 @@ class Loop:
         log.warning("rocsteady: SIGTERM: step %d is %s; ending.", self.steps, state)
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         os.kill(os.getpid(), signal.SIGTERM)
-
-
-def _as_it_is(loss: Any) -> Any:  # noqa: ANN401 - a tensor
-    return loss
 
 
 def _check_progress(progress: Mapping[str, Any]) -> None:

@@ -226,7 +226,9 @@ class Journal:
     def unfinished(self) -> tuple[Unfinished, ...]:
         """Return the intents without an outcome, oldest first, and why they have none."""
         with self._reader() as connection:
-            return _unfinished(connection, self.here) if connection else ()
+            where = "WHERE outcome IS NULL ORDER BY id"
+            intents = select(connection, Intent, where) if connection else ()
+        return tuple(Unfinished(intent=each, fate=fate(each, self.here)) for each in intents)
 
     def runs(self) -> tuple[RunLine, ...]:
         with self._reader() as connection:
@@ -342,11 +344,6 @@ def _settled(number: int, outcome: str, at: float) -> Work:
         "UPDATE intents SET outcome = ?, ended = ? WHERE id = ? AND outcome IS NULL",
         (outcome[:4000], at, number),
     )
-
-
-def _unfinished(connection: sqlite3.Connection, here: Identity) -> tuple[Unfinished, ...]:
-    intents = select(connection, Intent, "WHERE outcome IS NULL ORDER BY id")
-    return tuple(Unfinished(intent=intent, fate=fate(intent, here)) for intent in intents)
 
 
 def fate(intent: Intent, here: Identity) -> Fate:

@@ -185,7 +185,7 @@ def _refuse_foreign(folder: Path) -> int:
 def _folders(project: Path, state: Path, temporary: Path | None) -> tuple[Path, Path, Path]:
     """Return where a journal may lie, best first: in the project, at home, in the temporary one."""
     project, temporary = project.absolute(), temporary or Path(tempfile.gettempdir())
-    own = _own_name(project)
+    own = f"{project.name or 'root'}-{fingerprint(str(project))[:12]}"  # found by a person, unique
     return project / FOLDER, state / "projects" / own, temporary / f"{_user_name()}-{own}"
 
 
@@ -240,14 +240,7 @@ def _why(error: OSError) -> str:
     return str(error)
 
 
-def _own_name(project: Path) -> str:
-    """Name a project so that a person finds it and no two are the same."""
-    return f"{project.name or 'root'}-{fingerprint(str(project))[:12]}"
-
-
 def _user_name() -> str:
     if sys.platform == "win32":
-        name = "rocsteady"  # its temporary folder is the user's own
-    else:
-        name = f"rocsteady-{os.geteuid()}"
-    return name
+        return "rocsteady"  # its temporary folder is the user's own
+    return f"rocsteady-{os.geteuid()}"

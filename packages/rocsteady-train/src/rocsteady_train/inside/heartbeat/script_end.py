@@ -107,11 +107,8 @@ def _report_exception(
 
 
 def _qualified(kind: type[BaseException]) -> str:
-    return kind.__qualname__ if kind.__module__ == "builtins" else _in(kind.__module__, kind)
-
-
-def _in(module: str, kind: type[BaseException]) -> str:
-    return f"{module}.{kind.__qualname__}"
+    module = "" if kind.__module__ == "builtins" else f"{kind.__module__}."
+    return module + kind.__qualname__
 
 
 def _place(frames: Any) -> str:
