@@ -11,7 +11,7 @@ import pytest
 
 from rocsteady.doctor.knowledge.reader import DataFolder
 from rocsteady.doctor.knowledge_report import knowledge_report, upgrade_command
-from rocsteady.doctor.knowledge_state import knowledge_state
+from rocsteady.doctor.knowledge_state import is_out_of_date, knowledge_state, last_checked
 
 if TYPE_CHECKING:
     from tests.conftest import Recorded
@@ -34,7 +34,7 @@ def test_what_is_newer_than_any_entry_is_said(recorded: Recorded) -> None:
     assert machine.torch is not None
     newer = msgspec.structs.replace(
         machine,
-        torch=msgspec.structs.replace(machine.torch, version="2.15.0+rocm10.2", rocm="10.2"),
+        torch=msgspec.structs.replace(machine.torch, version="2.15.0+rocm10.3", rocm="10.3"),
         system=msgspec.structs.replace(machine.system, kernel="7.1.3-arch1-1"),
         gpus=msgspec.structs.replace(
             machine.gpus, gpus=(msgspec.structs.replace(machine.gpus.gpus[0], gfx="gfx1300"),)
@@ -44,8 +44,8 @@ def test_what_is_newer_than_any_entry_is_said(recorded: Recorded) -> None:
     notes = knowledge_state(knowledge, newer, today=date(2026, 11, 2)).notes
 
     assert notes == (
-        "torch 2.15.0+rocm10.2 is newer than the knowledge base covers (up to 2.14).",
-        "ROCm 10.2 is newer than the knowledge base covers (up to 10.1).",
+        "torch 2.15.0+rocm10.3 is newer than the knowledge base covers (up to 2.14).",
+        "ROCm 10.3 is newer than the knowledge base covers (up to 10.2).",
         "Linux 7.1.3-arch1-1 is newer than the knowledge base covers (up to 7.0).",
         "No entry of the knowledge base covers gfx1300.",
     )
@@ -63,7 +63,7 @@ def test_no_recorded_machine_is_newer_but_for_its_kernel(
 
 def test_what_is_covered_follows_from_the_table_of_wheels(recorded: Recorded) -> None:
     assert str(recorded.knowledge.newest_torch()) == "2.14"
-    assert str(recorded.knowledge.newest_rocm()) == "10.1"
+    assert str(recorded.knowledge.newest_rocm()) == "10.2"
 
 
 def test_what_was_ignored_is_said(recorded: Recorded) -> None:
@@ -139,3 +139,48 @@ def test_a_tool_that_is_one_package_is_upgraded_by_its_name(tmp_path: Path) -> N
     command = upgrade_command("rocsteady", prefix=place, python="python", installer="pip")
 
     assert command == "pipx upgrade rocsteady"
+
+
+@pytest.mark.parametrize(
+    ("entry", "day", "old"),
+    [
+        ("wheels", date(2026, 12, 17), False),
+        ("wheels", date(2026, 12, 18), True),
+        ("rdna4-training-faults", date(2027, 2, 15), False),  # asks for a version
+        ("rdna4-training-faults", date(2027, 2, 16), True),
+        ("igpu-visible", date(2027, 11, 17), False),
+        ("igpu-visible", date(2027, 11, 18), True),
+    ],
+)
+def test_an_entry_is_out_of_date_sooner_the_faster_its_kind_changes(
+    recorded: Recorded, entry: str, day: date, *, old: bool
+) -> None:
+    knowledge = recorded.knowledge
+    it = knowledge.indexes[0] if entry == "wheels" else knowledge.rules[entry]
+
+    assert is_out_of_date(it, knowledge.sources, day) is old
+
+
+def test_without_a_day_of_its_own_an_entry_is_as_old_as_its_newest_source(
+    recorded: Recorded,
+) -> None:
+    rule = msgspec.structs.replace(recorded.knowledge.rules["igpu-visible"], checked="")
+    sources = recorded.knowledge.sources
+
+    assert last_checked(rule, sources) == max(sources[key].date for key in rule.sources)
+    assert is_out_of_date(msgspec.structs.replace(rule, sources=()), sources, date(2026, 11, 17))
+
+
+def test_the_doctor_and_the_list_for_maintainers_name_what_is_out_of_date(
+    recorded: Recorded,
+) -> None:
+    later = date(2028, 1, 1)
+
+    state = knowledge_state(recorded.knowledge, today=later, fired=["igpu-visible", "bar-small"])
+    report = knowledge_report(recorded.knowledge, DataFolder(), remedies=[], today=later)
+
+    assert state.notes[-1] == "Out of date, so they may no longer hold: igpu-visible, bar-small."
+    assert "rules: igpu-visible, last checked 2026-11-17" in report.out_of_date
+    assert {it.name: it.out_of_date for it in report.tables}["rules"] == len(
+        recorded.knowledge.rules
+    )

@@ -16,6 +16,7 @@ from rocsteady.cli.options import open_root, python_option, root_option
 from rocsteady.doctor.diagnosis import diagnose, doctors_knowledge
 from rocsteady.doctor.knowledge.reader import Knowledge
 from rocsteady.doctor.knowledge.values import Severity
+from rocsteady.doctor.knowledge_state import is_out_of_date
 from rocsteady.doctor.machine.machine import Machine, examine
 from rocsteady.doctor.machine.view import View
 from rocsteady.errors import ExaminationError
@@ -140,7 +141,8 @@ def _rules(knowledge: Knowledge, explain: str | None, *, as_json: bool) -> str:
     width, colour = layout(sys.stdout)
     if explain is None:
         return render_rule_list(chosen, width=width, colour=colour)
-    return render_rule(chosen[0], knowledge.sources, width=width, colour=colour)
+    old = is_out_of_date(chosen[0], knowledge.sources, datetime.now(tz=UTC).date())
+    return render_rule(chosen[0], knowledge.sources, width=width, colour=colour, out_of_date=old)
 
 
 def _refuse_options_before(ctx: click.Context, subcommand: str) -> None:

@@ -99,7 +99,9 @@ def diagnose(
         trains_on_gpus=training_gpu_names(machine, facts, knowledge),
         facts_read=machine.facts_read,
         rules_checked=len(knowledge.rules) - len(open_rules),
-        knowledge=knowledge_state(knowledge, machine, today=today),
+        knowledge=knowledge_state(
+            knowledge, machine, today=today, fired=(finding.rule for finding in findings)
+        ),
     )
 
 

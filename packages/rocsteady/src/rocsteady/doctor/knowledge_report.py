@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections import Counter
 from collections.abc import Iterable
 from datetime import date
 from importlib.metadata import Distribution, PackageNotFoundError, distribution
@@ -15,8 +16,14 @@ from rocsteady.doctor.knowledge.options import load_other_options
 from rocsteady.doctor.knowledge.reader import DataFolder, Knowledge, own_folder
 from rocsteady.doctor.knowledge.resume_arguments import load_arguments
 from rocsteady.doctor.knowledge.trainers import load_trainers
+from rocsteady.doctor.knowledge.values import Entry
 from rocsteady.doctor.knowledge.waits import load_waits
-from rocsteady.doctor.knowledge_state import days_since, knowledge_state
+from rocsteady.doctor.knowledge_state import (
+    days_since,
+    is_out_of_date,
+    knowledge_state,
+    last_checked,
+)
 from rocsteady.doctor.values import KnowledgeReport, KnowledgeTable
 
 
@@ -25,6 +32,22 @@ def knowledge_report(
 ) -> KnowledgeReport:
     """Return the size and age of each table; ``remedies`` are the sources of each remedy."""
     failures, waits = load_failures(data), load_waits(data).signs
+    entries_of: dict[str, Iterable[tuple[str, Entry]]] = {
+        "rules": knowledge.rules.items(),
+        "variables": knowledge.variables.items(),
+        "GPUs": knowledge.arches.items(),
+        "wheels": [
+            (f"{wheel.torch} for ROCm {wheel.rocm}", wheel)
+            for wheel in (*knowledge.wheels, *knowledge.indexes)
+        ],
+    }
+    old = sorted(
+        (last_checked(entry, knowledge.sources), name, key)
+        for name, entries in entries_of.items()
+        for key, entry in entries
+        if is_out_of_date(entry, knowledge.sources, today)
+    )
+    counts = Counter(name for _, name, _ in old)
     cited: dict[str, Iterable[Iterable[str]]] = {
         "rules": [rule.sources for rule in knowledge.rules.values()],
         "variables": [variable.sources for variable in knowledge.variables.values()],
@@ -59,12 +82,14 @@ def knowledge_report(
                 entries=len(list(entries)),
                 newest_source=newest,
                 age_days=days_since(newest, today),
+                out_of_date=counts[name],
             )
         )
     ignored = dict.fromkeys((*knowledge.ignored, *data.ignored))
     return KnowledgeReport(
         state=knowledge_state(knowledge, today=today),
         tables=tuple(tables),
+        out_of_date=tuple(f"{name}: {key}, last checked {day}" for day, name, key in old),
         own=knowledge.own,
         own_folder=str(own_folder()),
         ignored=tuple(ignored),

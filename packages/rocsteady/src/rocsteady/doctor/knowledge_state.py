@@ -3,23 +3,61 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import date
 
 from packaging.version import InvalidVersion, Version
 
 from rocsteady.doctor.knowledge.gpu_names import gfx_of
+from rocsteady.doctor.knowledge.hardware import Wheels
 from rocsteady.doctor.knowledge.reader import Knowledge, own_folder
+from rocsteady.doctor.knowledge.rules import Rule, leaves
+from rocsteady.doctor.knowledge.values import Entry, Source
 from rocsteady.doctor.machine.machine import Machine
 from rocsteady.doctor.values import KnowledgeState
 from rocsteady.wording import plural
 
 OLD = 90  # days
+# For how many days an entry is taken for true after someone compared it with the current state.
+INDEX_DAYS, VERSION_DAYS, BEHAVIOUR_DAYS = 30, 90, 365
+SHOWN = 3  # rules by name
 CALENDAR = re.compile(r"(\d{4})\.(\d{1,2})\b")
 
 
+def last_checked(entry: Entry, sources: Mapping[str, Source]) -> str:
+    """Return the day on which someone checked an entry, or else the date of its newest source."""
+    dates = (sources[key].date for key in entry.sources if key in sources)
+    return entry.checked or max(dates, default="")
+
+
+def days_allowed(entry: Entry) -> int:
+    if isinstance(entry, Wheels):
+        return INDEX_DAYS
+    if isinstance(entry, Rule) and any(leaf.version for leaf in leaves(entry.when)):
+        return VERSION_DAYS
+    return BEHAVIOUR_DAYS
+
+
+def is_out_of_date(entry: Entry, sources: Mapping[str, Source], today: date) -> bool:
+    age = days_since(last_checked(entry, sources), today)
+    return age is None or age > days_allowed(entry)
+
+
+def not_checked_lately(rules: Iterable[Rule], sources: Mapping[str, Source], today: date) -> str:
+    """Return a sentence about the rules that are out of date; "" if none is."""
+    old = [rule.id for rule in rules if is_out_of_date(rule, sources, today)]
+    if not old:
+        return ""
+    more = f" and {len(old) - SHOWN} more" if len(old) > SHOWN else ""
+    return f"Out of date, so they may no longer hold: {', '.join(old[:SHOWN])}{more}."
+
+
 def knowledge_state(
-    knowledge: Knowledge, machine: Machine | None = None, *, today: date
+    knowledge: Knowledge,
+    machine: Machine | None = None,
+    *,
+    today: date,
+    fired: Iterable[str] = (),
 ) -> KnowledgeState:
     released = CALENDAR.match(knowledge.version)
     month = f"{released[1]}-{released[2]:0>2}" if released else ""
@@ -36,6 +74,8 @@ def knowledge_state(
         )
     if machine is not None:
         notes += _beyond(machine, knowledge)
+    rules = (knowledge.rules[rule] for rule in fired if rule in knowledge.rules)
+    notes += filter(None, [not_checked_lately(rules, knowledge.sources, today)])
     return KnowledgeState(version=knowledge.version, age_days=age, notes=tuple(notes))
 
 

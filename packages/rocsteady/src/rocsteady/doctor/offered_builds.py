@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+
 from rocsteady.doctor.diagnosis import doctors_knowledge
 from rocsteady.doctor.knowledge.gpu_names import gfx_of, named_gfx
 from rocsteady.doctor.knowledge.reader import Knowledge
@@ -26,6 +28,7 @@ def find_torch_offers(
         gfxs=named or _gfxs_here(machine, knowledge),
         system=system or ("wsl" if machine.system.wsl else machine.system.os),
         python=python or _python_here(machine),
+        today=datetime.now(tz=UTC).date(),
     )
 
 

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from datetime import date
 
 from rocsteady.doctor.diagnosis import rule_findings
 from rocsteady.doctor.facts import FACTS, PYTORCH_INDEX, Facts, Scalar
 from rocsteady.doctor.knowledge.hardware import WheelIndex, WheelRelease
 from rocsteady.doctor.knowledge.reader import Knowledge
 from rocsteady.doctor.knowledge.values import Severity
+from rocsteady.doctor.knowledge_state import is_out_of_date, last_checked
 from rocsteady.doctor.machine.machine import Machine
 from rocsteady.doctor.values import KnownProblem, TorchOffer, TorchOffers
 from rocsteady.versions import version_fits
@@ -24,8 +26,14 @@ INTEGRATED = ("gfx90c", "gfx1033", "gfx1035", "gfx1036", "gfx1103", "gfx1150", "
 NOT_ASKED = "not part of a build of torch"
 
 
-def torch_offers(
-    machine: Machine, knowledge: Knowledge, *, gfxs: tuple[str, ...], system: str, python: str
+def torch_offers(  # noqa: PLR0913 - each is asked for by itself
+    machine: Machine,
+    knowledge: Knowledge,
+    *,
+    gfxs: tuple[str, ...],
+    system: str,
+    python: str,
+    today: date | None = None,
 ) -> TorchOffers:
     """List the builds for the first GPU, and say which of them lack code for the others.
 
@@ -53,8 +61,16 @@ def torch_offers(
         offers=tuple(offer for _, offer in offers),
         left_out=dict(left_out),
         others=tuple(others),
-        note=_note(knowledge, gfx, system),
+        note=" ".join(filter(None, (_note(knowledge, gfx, system), _age(knowledge, today)))),
     )
+
+
+def _age(knowledge: Knowledge, today: date | None) -> str:
+    newest = knowledge.indexes[:1]
+    if today is None or not any(is_out_of_date(it, knowledge.sources, today) for it in newest):
+        return ""
+    day = last_checked(newest[0], knowledge.sources)
+    return f"This list was last checked on {day} and is out of date: look at the index as well."
 
 
 def _listed_for_wsl(knowledge: Knowledge) -> set[str]:

@@ -66,12 +66,14 @@ class KnowledgeTable(Value, frozen=True, kw_only=True):
     entries: int
     newest_source: str = ""  # a day, month or year; "" where no source has a date
     age_days: int | None = None  # of that source
+    out_of_date: int = 0  # entries that nobody has checked for longer than their kind allows
 
 
 class KnowledgeReport(Value, frozen=True, kw_only=True):
     version: int = 1
     state: KnowledgeState
     tables: tuple[KnowledgeTable, ...]
+    out_of_date: tuple[str, ...] = ()  # "rules: some-rule, last checked 2025-11", the oldest first
     own: int  # entries of the user's own
     own_folder: str
     ignored: tuple[str, ...]  # "file: entry: problem" of what this rocsteady does not understand

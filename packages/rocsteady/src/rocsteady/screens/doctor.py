@@ -8,7 +8,8 @@ from collections.abc import Iterable, Mapping
 from rocsteady.doctor.knowledge.gpu_names import card_name, gfx_of
 from rocsteady.doctor.knowledge.reader import Knowledge
 from rocsteady.doctor.knowledge.rules import PLACEHOLDER, Rule
-from rocsteady.doctor.knowledge.values import Effect, Severity, Source
+from rocsteady.doctor.knowledge.values import Confidence, Effect, Severity, Source
+from rocsteady.doctor.knowledge_state import last_checked
 from rocsteady.doctor.machine.gpus import Gpu, Node
 from rocsteady.doctor.machine.machine import Machine
 from rocsteady.doctor.machine.root import Disk
@@ -316,7 +317,22 @@ def render_rule_list(rules: Iterable[Rule], *, width: int, colour: bool) -> str:
     return str(page)
 
 
-def render_rule(rule: Rule, sources: Mapping[str, Source], *, width: int, colour: bool) -> str:
+def evidence(rule: Rule, sources: Mapping[str, Source]) -> str:
+    """Return what a rule rests on: measured, official, code, or how many reports."""
+    if rule.evidence or rule.confidence is not Confidence.COMMUNITY:
+        return rule.evidence or rule.confidence.value
+    threads = sum(sources[key].number is not None for key in rule.sources)
+    return f"reported by {threads}" if threads else "reported"
+
+
+def render_rule(
+    rule: Rule,
+    sources: Mapping[str, Source],
+    *,
+    width: int,
+    colour: bool,
+    out_of_date: bool = False,
+) -> str:
     page = Page(width, colour=colour)
     page.line(f"{rule.id}  {rule.severity.value}", style=BOLD)
     page.paragraph(f"{rule.title}.")
@@ -339,7 +355,10 @@ def render_rule(rule: Rule, sources: Mapping[str, Source], *, width: int, colour
         page.paragraph(f"To check that it worked: {rule.fix.verify}", indent=2)
     page.line()
     page.line("Sources", style=BOLD)
-    page.paragraph(f"Confidence: {rule.confidence.value}.", indent=2)
+    disputed = ", disputed" if rule.disputed else ""
+    page.paragraph(f"Evidence: {evidence(rule, sources)}{disputed}.", indent=2)
+    day = last_checked(rule, sources)
+    page.paragraph(f"Last checked: {day}{', out of date' if out_of_date else ''}.", indent=2)
     confirmed = ", ".join(rule.confirmed_on) or "no, not by rocsteady's authors"
     page.paragraph(f"Confirmed on hardware: {confirmed}.", indent=2)
     for key in rule.sources:
@@ -373,7 +392,8 @@ def render_knowledge(report: KnowledgeReport, *, width: int, colour: bool) -> st
     for table in report.tables:
         days = plural(table.age_days or 0, "day")
         newest = f"newest source {table.newest_source} ({days} old)" if table.newest_source else ""
-        page.line(f"{table.name:<{TABLE_LABEL}}{table.entries:>6,}  {newest}".rstrip())
+        old = f", {table.out_of_date:,} out of date" if table.out_of_date else ""
+        page.line(f"{table.name:<{TABLE_LABEL}}{table.entries:>6,}  {newest}{old}".rstrip())
     page.line(f"{'your own':<{TABLE_LABEL}}{report.own:>6,}  {report.own_folder}")
     newer = "newer than this rocsteady understands" if report.ignored else ""
     page.line(f"{'ignored':<{TABLE_LABEL}}{len(report.ignored):>6,}  {newer}".rstrip())
