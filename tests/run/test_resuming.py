@@ -101,7 +101,7 @@ def test_a_script_that_resumes_on_its_own_is_restarted_without_a_job_file(
     ended = project.run("--", sys.executable, script, "--resume=latest")
 
     said = "\n".join(ended.said)
-    assert "The script resumes on its own (--resume=latest)." in said
+    assert "resumes with --resume=latest" in said
     assert "it repeats the steps since the script's last checkpoint." in said
     assert ended.code == 0
     assert "from 3" in project.log(2)
@@ -196,7 +196,7 @@ def test_a_script_without_a_page_that_made_steps_is_not_started_over(project: Pr
 
     assert ended.code == 3
     assert len(project.story()["attempts"]) == 1
-    assert "rocsteady does not know how this script resumes." in ended.said[0]
+    assert "found no way to resume" in ended.said[0]
     assert "a restart would lose its progress" in ended.said[-2]
 
 
@@ -209,7 +209,7 @@ def test_a_script_that_cannot_resume_is_not_started_over(
     ended = project.run("--", *command, "--crash-at", "12", within=120)
 
     assert ended.code == 1
-    assert "rocsteady does not know how this script resumes." in ended.said[0]
+    assert "found no way to resume" in ended.said[0]
     assert len(project.story()["attempts"]) == 1
     assert "a restart would lose its progress" in ended.said[-2]
     assert len(list((project.folder / "checkpoints").iterdir())) == 2
@@ -267,7 +267,7 @@ def test_taking_over_shows_the_command_and_goes_on_with_the_next_attempt(project
     said = "\n".join(ended.said)
     assert f"resuming run {project.name}: {sys.executable} train.py" in said
     assert "rocsteady was killed while running:" in said
-    assert f"run {project.name} started (attempt 2" in said
+    assert f"started {project.name} · attempt 2, unchanged" in said
     assert [a["number"] for a in project.story()["attempts"]] == [1, 2]
     again = project.run("--resume", project.name)
     assert (again.code, again.said[-1]) == (

@@ -175,7 +175,7 @@ def test_a_run_that_was_left_is_taken_over_at_its_newest_checkpoint(
 
     assert ended.code == 0, ended.err
     said = "\n".join(ended.said)
-    assert "does not know how this script resumes" not in said
+    assert "found no way to resume" not in said
     assert "attempt 2 resumes from checkpoints/step-" in said
     assert "DONE 200 " in ended.out
     assert "resuming from step" in training.log(2)

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from rocsteady.errors import JobError
 from rocsteady.run.job.job_file import parse_job, read_job
 from rocsteady.run.job.quantities import duration
+from rocsteady.run.job.resume import launch
 from rocsteady.run.job.values import (
     Deadline,
     DoneWhen,
@@ -193,7 +194,6 @@ def test_an_error_names_the_file_the_key_and_the_mistake(text: str, message: str
 @pytest.mark.parametrize(
     ("resume", "message"),
     [
-        ("checkpoints = ['*.pt']", "resume: neither arguments nor environment has '{checkpoint}'"),
         ("arguments = ['{checkpoint}']", "resume.checkpoints: is missing"),
         ("arguments = ['{checkpoint}']\ncheckpoints = []", "resume.checkpoints: must have at"),
         (
@@ -201,8 +201,8 @@ def test_an_error_names_the_file_the_key_and_the_mistake(text: str, message: str
             "resume.checkpoints: '-x*' is empty or could",
         ),
         (
-            "arguments = ['--resume={checkpoint}']\ncheckpoints = ['*']",
-            "resume: {checkpoint} must be a whole argument, not part of '--resume={checkpoint}'",
+            "arguments = ['--resume={checkpoint}.pt']\ncheckpoints = ['*']",
+            "resume: {checkpoint} must be a whole argument or KEY={checkpoint}: '--resume={check",
         ),
         (
             "environment = {'A B' = '{checkpoint}'}\ncheckpoints = ['*']",
@@ -214,6 +214,23 @@ def test_how_to_resume_is_checked(resume: str, message: str) -> None:
     with pytest.raises(JobError) as raised:
         parse_job(f"command = ['a']\n[resume]\n{resume}")
     assert str(raised.value).startswith(f"rocsteady.toml: {message}")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "launched"),
+    [
+        (["--c"], ["--c"]),  # the trainer finds its checkpoint by itself
+        ([], []),
+        (["resume_from_checkpoint={checkpoint}"], ["resume_from_checkpoint=a.pt"]),
+        (["--resume={checkpoint}"], ["--resume=a.pt"]),
+    ],
+)
+def test_a_flag_without_a_path_and_a_key_with_one(
+    arguments: list[str], launched: list[str]
+) -> None:
+    text = f"command = ['train']\n[resume]\narguments = {arguments}\ncheckpoints = ['*.pt']"
+
+    assert list(launch(parse_job(text), Path("a.pt")).command[1:]) == launched
 
 
 @pytest.mark.parametrize(

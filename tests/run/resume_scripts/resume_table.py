@@ -71,6 +71,16 @@ def cases() -> tuple[Case, ...]:
     return tuple(sorted((*scripts, *own)))
 
 
+def beside_torch(python: str, folder: Path) -> str:
+    """Make an environment that has what another has, and the stand-ins."""
+    subprocess.run([python, "-m", "venv", "--without-pip", folder], check=True)
+    asked = [python, "-c", "import torch; print(torch.__path__[0])"]
+    torch = subprocess.run(asked, check=True, capture_output=True, text=True).stdout.strip()
+    (packages,) = folder.glob("lib/python*/site-packages")
+    (packages / "resume.pth").write_text(f"{Path(torch).parent}\n{HERE / 'stand_ins'}\n")
+    return str(folder / "bin" / "python")
+
+
 def prepare(case: Case, folder: Path, python: str) -> tuple[list[str], dict[str, str]]:
     """Put the script and what lies beside it into a folder; return how to start it."""
     shutil.copytree(HERE / "scripts" / "helpers", folder, dirs_exist_ok=True)
@@ -80,7 +90,6 @@ def prepare(case: Case, folder: Path, python: str) -> tuple[list[str], dict[str,
     environment = {
         **os.environ,
         "HOME": str(folder.parent),
-        "PYTHONPATH": str(HERE / "stand_ins"),
         "PYTHONDONTWRITEBYTECODE": "1",
         "PATH": os.pathsep.join(
             (str(HERE / "stand_ins/bin"), str(Path(python).parent), os.environ["PATH"])
@@ -202,12 +211,14 @@ def main() -> None:
     parser.add_argument("names", nargs="*")
     given = parser.parse_args()
     results = []
+    home = Path(tempfile.mkdtemp(prefix="resume-python-"))
+    python = beside_torch(given.python, home / "venv")
     for case in cases():
         if given.names and not any(name in case.name for name in given.names):
             continue
         base = Path(tempfile.mkdtemp(prefix=f"resume-{case.name}-"))
         try:
-            result = disturbed(case, base, given.python, given.rocsteady.split())
+            result = disturbed(case, base, python, given.rocsteady.split())
         except (subprocess.SubprocessError, OSError) as error:
             result = Result(case.name, right=False, what=repr(error), seconds=0.0, lines=[])
         finally:
@@ -224,6 +235,7 @@ def main() -> None:
         )
         if given.verbose or not result.right:
             print("\n".join(f"    | {line}" for line in result.lines[1:]), flush=True)
+    shutil.rmtree(home)
     right = sum(result.right for result in results)
     print(f"{right} of {len(results)} as they should be")
 

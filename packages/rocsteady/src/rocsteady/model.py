@@ -47,6 +47,7 @@ class Outcome(OpenEnum):
     STOPPED = "stopped by the user"
     UNKILLABLE = "cannot be killed"
     REPLACED = "restarted together with other hosts"
+    STARTED_OVER = "started over instead of resuming"
     NOT_STARTED = "not started"
     OTHER = "unknown"
 

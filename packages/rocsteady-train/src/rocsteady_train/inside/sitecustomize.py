@@ -27,6 +27,7 @@ WATCHED = {
     "torch.optim.optimizer",
     "torch.serialization",
     "torch.utils.data.dataloader",
+    "torch.distributed.checkpoint.state_dict_loader",
     "torch.distributed.checkpoint.state_dict_saver",
     "torch.distributed.launcher.api",
     LAUNCHER,

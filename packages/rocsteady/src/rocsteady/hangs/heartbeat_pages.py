@@ -94,6 +94,7 @@ class CheckpointRead(Value, frozen=True, kw_only=True):
 
     path: str  # absolute
     written: int  # nanoseconds of the clock, as the file said when it was read
+    steps: int = 0  # that were made before it was read
 
 
 class _ReadFile(CheckpointRead, frozen=True, kw_only=True):
@@ -207,16 +208,20 @@ def read_resumes(folder: Path) -> tuple[Resumes, ...]:
     return tuple(found)
 
 
-def read_checkpoint(folder: Path) -> CheckpointRead | None:
-    """Return the checkpoint that a script read at its start, of several the newest."""
+def read_checkpoint(folder: Path, *, late: bool = False) -> CheckpointRead | None:
+    """Return the checkpoint that a script read at its start, of several the newest.
+
+    ``late``: or after a few steps.
+    """
     found: list[CheckpointRead] = []
     for _, path in numbered(folder, wire.READ_SUFFIX):
         try:
             file = msgspec.json.decode(_content(path, READ_LIMIT), type=_ReadFile)
         except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
             continue
-        if file.version == wire.READ_VERSION and "\0" not in file.path:
-            found.append(CheckpointRead(path=file.path, written=file.written))
+        known = file.version == wire.READ_VERSION and "\0" not in file.path
+        if known and (late or not file.steps):
+            found.append(CheckpointRead(path=file.path, written=file.written, steps=file.steps))
     return max(found, key=lambda read: read.written, default=None)
 
 

@@ -55,6 +55,7 @@ from rocsteady.run.job_hang import JobHang
 from rocsteady.run.options import RunOptions
 from rocsteady.run.processes import AttemptProcesses
 from rocsteady.run.progress import AttemptProgress, LiveProcesses, StepTimes
+from rocsteady.run.resume_trial import ResumeTrial
 from rocsteady.run.stopwatch import boot_clock
 from rocsteady.run.strategy_environment import environment
 from rocsteady.run.termination import Suspension, end_tree, interrupted_twice, named
@@ -80,10 +81,11 @@ class Attempt:
         step_times: StepTimes,
         on_sample: Callable[[Sample], None],
         on_resumes: Callable[[tuple[Resumes, ...]], None],  # once the script says that it does
+        trial: ResumeTrial | None = None,  # of a way to resume that is not proven yet
     ) -> None:
         self._context, self._options, self._services = context, options, services
         self._on_sample: Callable[[Sample], None] | None = on_sample
-        self._on_resumes = on_resumes
+        self._on_resumes, self._trial = on_resumes, trial
         self._announcer, self._timing = services.announcer, options.timing
         self._patience = options.patience
         job, records = context.spec.job, context.spec.records
@@ -299,6 +301,10 @@ class Attempt:
         self._snapshots = (*self._snapshots, taken)[-MAX_SNAPSHOTS:]
 
     def _act(self, child: AttemptProcesses, verdict: Verdict) -> AttemptEnd | None:
+        if self._trial is not None and self._has_started_over(self._trial):
+            stopped = child.stop(self._timing.stopping, first=None)  # at once: it may not save
+            outcome = Outcome.UNKILLABLE if stopped.unkillable else Outcome.STARTED_OVER
+            return self._end(child, outcome, stopped.exit)
         if verdict.condition is RunState.STOPPED:
             self._suspension.seen(child, self._snapshots[-1] if self._snapshots else None)
         else:
@@ -309,6 +315,13 @@ class Attempt:
             lambda: self._confirmed(child),
         )
         return self._hung(child, verdict) if hangs else None
+
+    def _has_started_over(self, trial: ResumeTrial) -> bool:
+        pages = self._context.pages
+        if not trial.proven and pages is not None:
+            read = read_checkpoint(pages, late=True)
+            trial.seen(time.monotonic(), self._progress.heartbeats, read)
+        return bool(trial.started_over)
 
     def _hung(self, child: AttemptProcesses, verdict: Verdict) -> AttemptEnd | None:
         verdict = self._job_hang.judged(verdict)
@@ -392,7 +405,13 @@ class Attempt:
         self._refusals.say()
         progress = self._progress
         pages = self._context.pages
+        if self._trial is not None and pages is not None:
+            steps = any(beat.step for beat in progress.heartbeats)
+            self._trial.ended(read_checkpoint(pages, late=True), steps=steps)
+            ended = outcome in (Outcome.BY_ITSELF, Outcome.HUNG, Outcome.AT_EXIT)
+            outcome = Outcome.STARTED_OVER if self._trial.started_over and ended else outcome
         return AttemptEnd(
+            started_over=self._trial.started_over if self._trial else "",
             outcome=outcome,
             exit=exited,
             seconds=time.monotonic() - self._began,

@@ -55,6 +55,7 @@ class AttemptEnd(Value, frozen=True, kw_only=True):
     unsure: int = 0  # by how many steps that may be too few, where they go on from a checkpoint
     wrote_checkpoint: bool  # or it cannot be told that it did not
     read: CheckpointRead | None = None  # that the script found by itself and went on from
+    started_over: str = ""  # why it is known that it did so in place of resuming; "": it did not
     found: HangEvidence | None  # when it was hung
     learned: PhaseHistory
     processes: tuple[int, ...]  # that it had when it was last looked at
@@ -77,7 +78,12 @@ class AttemptEnd(Value, frozen=True, kw_only=True):
 
 def is_failure(end: AttemptEnd) -> bool:
     """Return whether it failed: neither ended well nor was stopped."""
-    if end.outcome in (Outcome.STOPPED, Outcome.AT_EXIT, Outcome.REPLACED):
+    if end.outcome in (
+        Outcome.STOPPED,
+        Outcome.AT_EXIT,
+        Outcome.REPLACED,
+        Outcome.STARTED_OVER,
+    ):
         return False
     return end.outcome is not Outcome.BY_ITSELF or end.exit is None or end.exit.code != 0
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import glob
+import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import msgspec
 from rocsteady_train.checkpoints.folder import is_ours
 
-from rocsteady.doctor.knowledge.resume_arguments import resume_argument
 from rocsteady.errors import RocsteadyError
 from rocsteady.hangs.heartbeat_pages import CheckpointRead
 from rocsteady.model import Value
@@ -28,8 +29,11 @@ from rocsteady.run.job.resume import (
     whole_checkpoints,
 )
 from rocsteady.run.job.values import Job, Resume
+from rocsteady.run.own_checkpoints import OwnCheckpoint, own_checkpoints, set_aside, usable
 from rocsteady.run.progress import EPOCH, READ, SAVED
 from rocsteady.run.restart_preparation import StartsAt
+from rocsteady.run.resume_detection import How, ResumeMethod, detect_resume
+from rocsteady.run.resume_trial import SavedMethod, save_method, saved_method
 from rocsteady.run.run_end import last_epoch_printed
 from rocsteady.store.redaction import shown_command
 from rocsteady.store.values import Run
@@ -64,13 +68,18 @@ class Checkpoints:
         origin: Origin | None,
         began: float = float("inf"),  # of the run, by the clock
     ) -> None:
-        self.job = job  # it becomes one that can resume when its script says so
+        self.job = job  # it becomes one that can resume when its script or its text says so
         self.avoid: list[Checkpoint] = []  # that did not lead on
         self.folder, self._records = folder, records
         self._origin = origin or Origin()
         self._judged: dict[Stamp, str] = {}  # between two attempts
         self._new = False  # the run, and nothing of it was started yet
-        self.argument = resume_argument(job.command)  # by which the script resumes on its own
+        unknown = ResumeMethod(how=How.UNKNOWN)
+        self.method = detect_resume(job.command, folder) if job.resume is None else unknown
+        by_itself = self.method.how is How.COMMAND
+        self.argument = self.method.arguments[0] if by_itself else ""  # by which it resumes
+        self._typed = job.command
+        self._since = began  # what was written from then on is the run's own
         self._wrote = False  # a checkpoint, as far as that was seen
         self.others_write = False  # checkpoints: the first rank may be on another host
         self._began, self._attempts = began, 0
@@ -80,6 +89,60 @@ class Checkpoints:
         """Write down what was there before the run."""
         self._new = True
         save_origin(self._origin, self._records)
+        save_method(SavedMethod(method=self.method), self._records)
+
+    def continue_from(self, since: float) -> None:
+        """Let a new run go on from what an earlier one has written since then."""
+        self._since = since
+        self.take_stock()
+        self._origin = Origin(before=find_checkpoints(self.job.resume, self.folder))
+
+    @property
+    def is_unproven(self) -> bool:
+        """Whether no restart has shown yet that the script resumes as its text says."""
+        saved = saved_method(self._records)
+        return self.method.inferred and not (saved is not None and saved.proven)
+
+    @property
+    def since(self) -> float:
+        """From when on files are the run's own, by the clock."""
+        return self._since
+
+    def take_stock(self, end: AttemptEnd | None = None) -> tuple[str, ...]:
+        """Look for what the run has written, where no job file says what its checkpoints are.
+
+        Returns what is to be announced: checkpoints that are cut off are moved out of the way.
+        """
+        if self.method.how is How.UNKNOWN:
+            return ()
+        found = own_checkpoints(self.folder, self._since)
+        good = usable(found)
+        moved = []
+        for each in found:
+            newest = not good or each.written > good[0].written
+            if each.cut_off and newest and (target := set_aside(self.folder, each.path)):
+                moved.append(f"{each.path} {each.wrong}: moved to {target}.")
+        if self.method.how is not How.COMMAND:
+            self._take_up(good if self._can_prove(end) else ())
+        return tuple(moved)
+
+    def _can_prove(self, end: AttemptEnd | None) -> bool:
+        """Return whether the script can be watched for reading a checkpoint, and may be told to."""
+        if end is None or not self.method.inferred:
+            return True
+        if not end.heartbeats:
+            return False
+        given = self.method.given
+        if given and end.read and os.path.realpath(self.folder / given) == end.read.path:
+            self.method = msgspec.structs.replace(self.method, given="")
+        return not self.method.given
+
+    def _take_up(self, good: Iterable[OwnCheckpoint]) -> None:
+        patterns = tuple(glob.escape(str(each.path)) for each in good)
+        arguments = self.method.arguments
+        resume = Resume(arguments=arguments, checkpoints=patterns) if patterns else None
+        command = without_option(self._typed, arguments) if patterns else self._typed
+        self.job = msgspec.structs.replace(self.job, resume=resume, command=command)
 
     def take_over(self, run: Run, others: Iterable[Run]) -> None:
         """Separate the checkpoints of a run that was left from those that others wrote since.
@@ -98,6 +161,7 @@ class Checkpoints:
 
     def resumes_by_itself(self, job: Job) -> None:
         """Take up that the script resumes by itself, from what it has found already."""
+        self.method = ResumeMethod(how=How.UNKNOWN)  # it is not needed any more
         self.job = job
         self._origin = Origin(before=find_checkpoints(job.resume, self.folder))
         save_origin(self._origin, self._records)
@@ -184,6 +248,20 @@ class Checkpoints:
         if self._new:
             self._set_apart()
         return whole_checkpoints(self.job, self.folder, self._origin, self.avoid, self._judged)
+
+
+def without_option(command: tuple[str, ...], arguments: tuple[str, ...]) -> tuple[str, ...]:
+    """Return a command without the option that the arguments set, which it may have already."""
+    flag = arguments[0].partition("=")[0] if arguments else ""
+    left, skip = [], False
+    for word in command:
+        if skip:
+            skip = False
+        elif word == flag:
+            skip = len(arguments) > 1
+        elif not flag or not word.startswith(f"{flag}="):
+            left.append(word)
+    return tuple(left)
 
 
 def _saved_over(read: CheckpointRead | None) -> bool:

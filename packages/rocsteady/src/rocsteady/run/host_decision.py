@@ -156,7 +156,7 @@ def _is_refused(own: Decision) -> bool:
 
 
 def _weight(end: AttemptEnd, failure: Failure | None) -> Weight:
-    if end.outcome in (Outcome.STOPPED, Outcome.UNKILLABLE, Outcome.AT_EXIT):
+    if end.outcome in (Outcome.STOPPED, Outcome.UNKILLABLE, Outcome.AT_EXIT, Outcome.STARTED_OVER):
         return Weight.CAUSE
     if failure is None or failure.kind in CASCADES:
         return Weight.NOTHING

@@ -19,7 +19,7 @@ from rocsteady_train.inside.wire import FAULTS
 from rocsteady.errors import CommandError, JournalError, LauncherError, RocsteadyError
 from rocsteady.exit_codes import PERSON_NEEDED, RETRY
 from rocsteady.hangs.heartbeat_pages import Resumes
-from rocsteady.model import Failure, IntentKind, Next, RunOutcome
+from rocsteady.model import Failure, IntentKind, Next, Outcome, RunOutcome, Strategy
 from rocsteady.run.attempt import Attempt
 from rocsteady.run.attempt_end import AttemptEnd, is_failure
 from rocsteady.run.attempt_review import AttemptReview
@@ -37,7 +37,9 @@ from rocsteady.run.options import RunOptions
 from rocsteady.run.processes import AttemptProcesses
 from rocsteady.run.progress import StepTimes
 from rocsteady.run.recovery import Decision
-from rocsteady.run.restart_preparation import Restart, near, wrote_model
+from rocsteady.run.restart_preparation import Restart, wrote_model
+from rocsteady.run.resume_detection import How
+from rocsteady.run.resume_trial import ResumeTrial, put_back
 from rocsteady.run.run_end import RunEnd
 from rocsteady.run.script_resume import checkpoint_folders, resume_of, save_resume, saved_resume
 from rocsteady.run.startup import LOGOUT_WARNING, Startup, first_attempt, logging_out_ends_us
@@ -117,6 +119,7 @@ class Supervisor:
         )
         self._agreement = HostAgreement(services.hosts, self._strategies, services.announcer)
         self._restart = Restart(spec, options, services, self._strategies.gpu_trouble)
+        self._trial: ResumeTrial | None = None  # of a way to resume that is not proven yet
 
     @property
     def can_resume(self) -> bool:
@@ -213,16 +216,15 @@ class Supervisor:
         say, run = self._announcer.say, self._spec.run
         if self._spec.earlier is not None:
             say(f"resuming run {run.name}: {shown_command(self._spec.job.command)}")
-        resumes = ""
-        if self._spec.job.resume is None:
-            resumes = " rocsteady does not know how this script resumes."
-            if self._checkpoints.argument:
-                resumes = f" The script resumes on its own ({self._checkpoints.argument})."
-        observing = " Only observing." if self._options.observe else ""
-        say(
-            f"run {run.name} started (attempt {first}, {in_words(self._strategies.strategy)})."
-            f" Logs: {near(self._spec.records)}.{resumes}{observing}"
-        )
+        parts = [f"started {run.name}"]
+        strategy = self._strategies.strategy
+        if first > 1 or strategy != Strategy():
+            parts.append(f"attempt {first}, {in_words(strategy)}")
+        if self._options.observe:
+            parts.append("only observing")
+        elif self._spec.job.resume is None:
+            parts.append(self._checkpoints.method.words)
+        say(" · ".join(parts))
         if FAULTS in self._services.environment:
             say(f"{INJECTED}: {FAULTS} is set.")
         if self._services.terminal == OURS and logging_out_ends_us():
@@ -235,6 +237,12 @@ class Supervisor:
         if self._spec.earlier is None:
             self._checkpoints.begin()
         else:
+            if put_back(self._spec.folder, self._spec.records, first_attempt(self._spec.earlier)):
+                self._announcer.say(
+                    "the last restart was not seen to resume; its changes were undone."
+                )
+            for line in self._checkpoints.take_stock():
+                self._announcer.say(line)
             others = [line.run for line in self._journal.runs()]
             self._checkpoints.take_over(self._spec.run, others)
 
@@ -252,11 +260,22 @@ class Supervisor:
             announce = self._announcer.note if self._restart.repeats else self._announcer.say
             announce(f"attempt {number} resumes from {checkpoint.path}{step}.")
             launched = launch(job, checkpoint.path)
+        self._trial = self._try_out(checkpoint)
         self.observed.pages = None
         self.observed.attempt, self.observed.steps_before = number, before.least
         for observer in self._observers:
             launched = observer.launching(self.observed, launched)
         return AttemptStart(number=number, launch=launched, checkpoint=checkpoint, before=before)
+
+    def _try_out(self, checkpoint: Checkpoint | None) -> ResumeTrial | None:
+        """Make the first restart by a way that was only read from the script cost nothing."""
+        if checkpoint is None or not self._checkpoints.is_unproven:
+            return None
+        within = self._options.timing.resume_trial
+        folder, records = self._spec.folder, self._spec.records
+        trial = ResumeTrial(folder, records, self._checkpoints.since, within)
+        trial.prepare(checkpoint.path)
+        return trial
 
     def _watch(self, start: AttemptStart) -> tuple[AttemptContext, AttemptEnd]:
         """Start the attempt, stay with it to its end, and count how far it came."""
@@ -285,6 +304,8 @@ class Supervisor:
         finally:
             if injection is not None:
                 remove(injection.pages.parent)
+        if end.started_over and self._trial and end.outcome is not Outcome.UNKILLABLE:
+            self._trial.put_back(start.number)
         return context, self._counted(context, end, start.before, since)
 
     def _recorded(self, context: AttemptContext, launched: Launch) -> AttemptEnd:
@@ -296,6 +317,7 @@ class Supervisor:
             step_times=self._step_times,
             on_sample=self._deadline_monitor.seen,
             on_resumes=self._script_resumes,
+            trial=self._trial,
         )
         number, what = context.number, " ".join(launched.command)[:200]
         row = self._records.begin(number, context.strategy)
@@ -331,6 +353,8 @@ class Supervisor:
             end = msgspec.structs.replace(end, unsure=max(1, before.most - before.least))
         if not is_failure(end):
             return end
+        for line in self._checkpoints.take_stock(end):
+            self._announcer.say(line)
         end = self._checkpoints.counted(end, before, context.log)
         if self._checkpoints.job.resume is None and not end.wrote_checkpoint:
             wrote = wrote_model(self._spec.folder, since.earliest(since.wall))
@@ -351,7 +375,7 @@ class Supervisor:
     def _script_resumes(self, reported: tuple[Resumes, ...]) -> None:
         """Take up that a script resumes by itself. A way that the job names comes first."""
         job = self._checkpoints.job
-        if job.resume is not None:
+        if job.resume is not None and self._checkpoints.method.how is How.UNKNOWN:
             return
         resume = resume_of(reported, (self._spec.folder, *self._spec.seen_as))
         self._checkpoints.resumes_by_itself(msgspec.structs.replace(job, resume=resume))

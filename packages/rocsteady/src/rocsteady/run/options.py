@@ -25,6 +25,7 @@ class Timing(Value, frozen=True, kw_only=True):
     continue_after: timedelta = timedelta(seconds=60)  # a stopped run, once
     continue_unattended_after: timedelta = timedelta(seconds=10)  # the same without a terminal
     precious_after: timedelta = timedelta(minutes=10)  # progress that is not thrown away unasked
+    resume_trial: timedelta = timedelta(seconds=60)  # after the first step, to read a checkpoint
     quick_crash: timedelta = timedelta(seconds=10)  # a second one within it backs off
     back_off: timedelta = FIRST_WAIT  # doubled each time
     gpu_rest: timedelta = timedelta(seconds=60)  # that the kernel is quiet about a GPU that failed

@@ -200,6 +200,12 @@ def base_decision(  # noqa: PLR0911 - one return a reason
         return Decision(next=Next.END, why=why, code=PERSON_NEEDED)
     if end.outcome is Outcome.BY_ITSELF and code == 0:
         return Decision(next=Next.END, why="the script finished", code=0)
+    if end.outcome is Outcome.STARTED_OVER:
+        why = (
+            f"the script started over instead of resuming: {end.started_over}. It was stopped, and"
+            " the files of the run are as they were before. Run rocsteady init once"
+        )
+        return Decision(next=Next.END, why=why, code=PERSON_NEEDED)
     if end.outcome is Outcome.UNKILLABLE:
         why = "processes of the last attempt cannot be killed, and may still hold the GPU"
         return Decision(next=Next.END, why=why, code=PERSON_NEEDED)
@@ -260,7 +266,7 @@ def _again(end: AttemptEnd, options: RunOptions, *, can_resume: bool, code: int)
         )
     why = (
         "rocsteady does not know how the script resumes, and a restart would lose its progress;"
-        " set [resume] in rocsteady.toml, or use --resume never"
+        " run rocsteady init once, or use --resume never"
     )
     return Decision(next=Next.END, why=why, code=code)
 

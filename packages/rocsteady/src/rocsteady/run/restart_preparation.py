@@ -194,7 +194,7 @@ def back_up(folder: Path, since: float, target: Path, at_most: int | None = None
     More than ``at_most`` bytes are not copied, and the folder is "".
     """
     try:
-        return _copied(dict(_written(folder, since)), folder, target, at_most)
+        return _copied(dict(written_files(folder, since)), folder, target, at_most)
     except OSError as error:
         raise RocsteadyError(
             f"the files of the run cannot be backed up: {error.filename}: {error.strerror}"
@@ -204,7 +204,7 @@ def back_up(folder: Path, since: float, target: Path, at_most: int | None = None
 def wrote_model(folder: Path, since: float) -> bool:
     """Return whether a file with the name of a model was written since then; or may have been."""
     try:
-        return any(path.suffix.lower() in MODELS for path, _ in _written(folder, since))
+        return any(path.suffix.lower() in MODELS for path, _ in written_files(folder, since))
     except (OSError, RocsteadyError):  # it cannot be told, so nothing is put at risk
         return True
 
@@ -227,7 +227,7 @@ def _copied(
     return BackedUpFiles(folder=str(target), files=len(wanted), bytes=size, names=names)
 
 
-def _written(folder: Path, since: float) -> Iterator[tuple[Path, int]]:
+def written_files(folder: Path, since: float) -> Iterator[tuple[Path, int]]:
     """Yield files and their sizes; also behind links to folders, where outputs often lie."""
     seen = 0
     known = {os.path.realpath(folder)}

@@ -16,6 +16,8 @@ from . import page, script_end, step_beats
 from .heart import AFTER_ASIDE, Heart
 from .training_facts import LoaderRecorder, LossMonitor, SizeReport
 
+LATE = 10  # steps: a script may make a few before it loads its checkpoint
+
 heart = Heart()
 stacks = page.StackSignal()
 facts = LoaderRecorder(heart)
@@ -231,8 +233,8 @@ def _around_load(heart: Heart, original: Any) -> Any:
         loaded = original(*args, **kwargs)
         try:
             source = args[0] if args else kwargs.get("f")
-            if not heart.steps and not heart.is_strange() and _has_optimizer(loaded):
-                _leave_checkpoint_read(source)
+            if heart.steps < LATE and not heart.is_strange() and _has_optimizer(loaded):
+                _leave_checkpoint_read(source, heart.steps)
         except Exception as error:  # ours, and not the script's business
             page.note("the checkpoint that was read", error)
         return loaded
@@ -240,23 +242,54 @@ def _around_load(heart: Heart, original: Any) -> Any:
     return load
 
 
-def _has_optimizer(loaded: object) -> bool:
+def _distributed_load(module: Any) -> None:
+    """Report a folder that torch.distributed.checkpoint loads: into the state that it is given."""
+    original = module.load
+
+    def load(*args: Any, **kwargs: Any) -> Any:  # whatever torch has
+        loaded = original(*args, **kwargs)
+        try:
+            state = args[0] if args else kwargs.get("state_dict")
+            source = kwargs.get("checkpoint_id") or getattr(
+                kwargs.get("storage_reader"), "path", None
+            )
+            if heart.steps < LATE and not heart.is_strange() and _has_optimizer(state):
+                _leave_checkpoint_read(source, heart.steps)
+        except Exception as error:  # ours, and not the script's business
+            page.note("the checkpoint that was read", error)
+        return loaded
+
+    module.load = _in_place_of(original, load)
+
+
+def _has_optimizer(loaded: object, depth: int = 3) -> bool:
+    if isinstance(loaded, (list, tuple)):
+        return depth > 0 and any(_has_optimizer(each, depth - 1) for each in loaded[:8])
     if not isinstance(loaded, dict):
         return False
     names = [name.lower() for name in loaded if isinstance(name, str)]
-    return any("optim" in name for name in names) or {"state", "param_groups"} <= set(names)
+    if any("optim" in name for name in names) or {"state", "param_groups"} <= set(names):
+        return True
+    inner = [each for each in loaded.values() if isinstance(each, (dict, list, tuple))]
+    return depth > 0 and any(_has_optimizer(each, depth - 1) for each in inner[:32])
 
 
-def _leave_checkpoint_read(source: object) -> None:
+def _leave_checkpoint_read(source: object, steps: int) -> None:
+    """Leave the file's name. One that is read after the first step does not replace another."""
     path = source if isinstance(source, (str, os.PathLike)) else getattr(source, "name", None)
-    if isinstance(path, (str, os.PathLike)):
+    if isinstance(path, (str, os.PathLike)) and not (steps and _read):
+        _read.append(str(path))
         whole = os.path.realpath(path)
         content = {
             "version": wire.READ_VERSION,
             "path": whole,
             "written": os.stat(whole).st_mtime_ns,
+            "steps": steps,
         }
         page.leave(wire.READ_SUFFIX, json.dumps(content).encode())
+
+
+_read: list[str] = []  # checkpoints
 
 
 _skip: list[Callable[[CodeType], None]] = []  # Dynamo's own way to do so, once it is imported
@@ -272,6 +305,7 @@ _HOOKS: dict[str, Callable[[Any], None]] = {
     "torch.optim.optimizer": _optimizer,
     "torch.serialization": _serialization,
     "torch.utils.data.dataloader": _loader,
+    "torch.distributed.checkpoint.state_dict_loader": _distributed_load,
     "torch.distributed.checkpoint.state_dict_saver": _saves("save", "async_save"),
     "torch._dynamo": _dynamo,
     "torch._dynamo.callback": _compile,

@@ -63,6 +63,7 @@ SIZE_LIMIT = 256 * 1024  # bytes
 CONFIGURATION_FILE = "config.toml"  # in the user's configuration folder
 CONFIGURATION_LIMIT = 64 * 1024  # bytes
 Problems = Iterator[tuple[str, str]]
+_KEY = re.compile(rf"[^=\s{{}}]+={re.escape(CHECKPOINT)}")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _WRITTEN: dict[tuple[str, ...], Callable[[object], object]] = {
     ("hang_after",): written_duration,
@@ -287,12 +288,10 @@ def _of_done_when(done_when: DoneWhen, key: str) -> Problems:
 def _of_resume(resume: Resume) -> Problems:
     slots = (*resume.arguments, *resume.environment.values())
     for slot in slots:
-        if CHECKPOINT in slot and slot != CHECKPOINT:
-            yield "resume", f"{CHECKPOINT} must be a whole argument, not part of {slot!r}"
+        if CHECKPOINT in slot and slot != CHECKPOINT and not _KEY.fullmatch(slot):
+            yield "resume", f"{CHECKPOINT} must be a whole argument or KEY={CHECKPOINT}: {slot!r}"
         if "\0" in slot:
             yield "resume", "contains a zero byte"
-    if CHECKPOINT not in slots:
-        yield "resume", f"neither arguments nor environment has {CHECKPOINT!r}"
     for name in resume.environment:
         if not _VARIABLE.fullmatch(name):
             yield "resume.environment", f"{name!r} is not the name of a variable"

@@ -190,9 +190,11 @@ def launch(job: Job, checkpoint: Path | None = None) -> Launch:
 
 
 def _filled(resume: Resume, checkpoint: str) -> Resume:
-    fill = {CHECKPOINT: checkpoint}
     return replace(
         resume,
-        arguments=tuple(fill.get(argument, argument) for argument in resume.arguments),
-        environment={name: fill.get(value, value) for name, value in resume.environment.items()},
+        arguments=tuple(word.replace(CHECKPOINT, checkpoint) for word in resume.arguments),
+        environment={
+            name: value.replace(CHECKPOINT, checkpoint)
+            for name, value in resume.environment.items()
+        },
     )

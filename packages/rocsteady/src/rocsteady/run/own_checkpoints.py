@@ -1,0 +1,178 @@
+"""The checkpoints that a run has written, found from outside among its files.
+
+For scripts without a job file. A checkpoint is told from other files by what is in it: the state of
+an optimizer. Nothing is unpickled: of a file that torch.save wrote, the bytes of its pickle are
+searched for the names that an optimizer's state has.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+import struct
+import zipfile
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from rocsteady_train.checkpoints import folder as checkpoint_folder
+from rocsteady_train.checkpoints.integrity import MODELS, TORCH_SAVED, ZIP, wrong_with_model
+from rocsteady_train.untrusted_file import open_regular, read_head
+
+from rocsteady.errors import RocsteadyError
+from rocsteady.model import Value
+from rocsteady.run.job.done_when import kind_of, what_is_wrong
+from rocsteady.run.restart_preparation import written_files
+
+LENGTH = struct.Struct("<Q")  # of the header of a safetensors file
+PICKLE_LIMIT = 64 << 20  # bytes that are searched
+SUFFIXES = MODELS | TORCH_SAVED | {".tar", ".distcp"}
+STEP_FOLDER = re.compile(r"(?:checkpoint|ckpt|step|epoch|iter|global_step)[-_=]?[0-9]+|.*-state")
+IN_FOLDERS = (".metadata", "trainer_state.json", "train_state.json", "random_states_0.pkl")
+POINTER = "latest"  # of DeepSpeed: a file that names the newest of the folders beside it
+_STATE = re.compile(rb"param_groups|optim|exp_avg", re.IGNORECASE)
+BEST = re.compile(r"(?i)best")
+
+
+class OwnCheckpoint(Value, frozen=True, kw_only=True):
+    """A file or a folder that may be a checkpoint."""
+
+    path: Path  # from the folder of the run
+    written: int  # nanoseconds
+    wrong: str  # "": it is whole
+    cut_off: bool  # its end is missing, beyond doubt
+    resumable: bool  # it has the state of an optimizer
+
+
+def own_checkpoints(folder: Path, since: float) -> tuple[OwnCheckpoint, ...]:
+    """Return what was written since then and may be a checkpoint, the newest first."""
+    try:
+        written = [path for path, _ in written_files(folder, since)]
+    except (OSError, RocsteadyError):  # too many files to look at: nothing is known
+        return ()
+    found = [_judged(path, folder) for path in dict.fromkeys(_units(written, folder))]
+    return tuple(sorted(filter(None, found), key=lambda each: each.written, reverse=True))
+
+
+def usable(found: Iterable[OwnCheckpoint]) -> tuple[OwnCheckpoint, ...]:
+    """Return those to go on from; the best so far only if there is no other."""
+    whole = tuple(each for each in found if each.resumable and not each.wrong)
+    return tuple(each for each in whole if not BEST.search(each.path.name)) or whole
+
+
+def set_aside(folder: Path, path: Path) -> Path | None:
+    """Move a checkpoint out of the way, so that no script takes it for its newest one.
+
+    A name that begins with a dot and ends otherwise is not found by the usual patterns.
+    """
+    target = path.with_name(f".{path.name}.broken")
+    with contextlib.suppress(OSError):
+        (folder / path).rename(folder / target)
+        return target
+    return None
+
+
+def is_checkpoint_file(path: Path) -> bool:
+    """Return whether a file may be a checkpoint, or a part of one, by its name."""
+    return path.suffix.lower() in SUFFIXES or _is_step_folder(path.parent)
+
+
+def _units(written: Iterable[Path], folder: Path) -> Iterator[Path]:
+    """Yield the files, or the folders that are one checkpoint."""
+    for path in written:
+        above = [each for each in path.parents if each != folder and each.is_relative_to(folder)]
+        unit = next((each for each in reversed(above) if _is_step_folder(each)), None)
+        if unit is not None:
+            points = (unit.parent / POINTER).is_file() and unit.parent != folder
+            yield unit.parent if points else unit
+        elif path.suffix.lower() in SUFFIXES:
+            yield path
+
+
+def _is_step_folder(folder: Path) -> bool:
+    if checkpoint_folder.step_of(folder) is not None or STEP_FOLDER.fullmatch(folder.name):
+        return True
+    return any((folder / name).is_file() for name in IN_FOLDERS)
+
+
+def _judged(path: Path, folder: Path) -> OwnCheckpoint | None:
+    try:
+        files = [each for each in path.rglob("*") if each.is_file()] if path.is_dir() else [path]
+        written = max(each.stat().st_mtime_ns for each in files)
+        wrong = _wrong(path)
+        return OwnCheckpoint(
+            path=path.relative_to(folder),
+            written=written,
+            wrong=wrong,
+            cut_off=bool(wrong) and (path.is_dir() or is_cut_off(path)),
+            resumable=any(_has_training_state(each) for each in files),
+        )
+    except (OSError, ValueError):  # removed in the meantime, or empty
+        return None
+
+
+def _wrong(path: Path) -> str:
+    if not path.is_dir():
+        is_zip = read_head(path, len(ZIP)) == ZIP
+        return wrong_with_model(path) if is_zip else what_is_wrong(path, kind_of(path))
+    if wrong := what_is_wrong(path, kind_of(path)):
+        return wrong
+    names = {each.name for each in path.iterdir()}
+    if any(name.endswith(".distcp") for name in names) and ".metadata" not in names:
+        return "has no .metadata, which is written last"
+    stem = re.sub(r"[0-9]+", "*", path.name)
+    others = [each for each in path.parent.glob(stem) if each.is_dir() and each != path]
+    if stem != path.name and others:
+        older = max(others, key=lambda each: each.stat().st_mtime_ns)
+        missing = sorted({each.name for each in older.iterdir()} - names)
+        plain = [name for name in missing if not re.search(r"[0-9]", name)]
+        if plain:
+            return f"has no {plain[0]}, which {older.name} has"
+    return ""
+
+
+def is_cut_off(path: Path) -> bool:
+    """Return whether the end of a file is missing, beyond doubt."""
+    size = path.stat().st_size
+    if not size:
+        return path.suffix.lower() in SUFFIXES
+    if path.suffix.lower() == ".safetensors":
+        return _safetensors_end(path) > size
+    return read_head(path, len(ZIP)) == ZIP and not zipfile.is_zipfile(path)
+
+
+def _safetensors_end(path: Path) -> int:
+    """Return where a safetensors file ends by its own header; 0 if that cannot be told."""
+    (length,) = LENGTH.unpack(read_head(path, LENGTH.size).ljust(LENGTH.size, b"\0"))
+    header_end = LENGTH.size + int(length)
+    if length > PICKLE_LIMIT or header_end > path.stat().st_size:
+        return header_end
+    try:
+        header = json.loads(read_head(path, header_end)[LENGTH.size :])
+        ends = [int(each["data_offsets"][1]) for key, each in header.items() if key[:2] != "__"]
+    except (ValueError, TypeError, KeyError, IndexError, AttributeError):
+        return 0
+    return header_end + max(ends, default=0)
+
+
+def _has_training_state(path: Path) -> bool:
+    """Search what a file says of itself for the state of an optimizer."""
+    if "optim" in path.name.lower():
+        return True
+    head = read_head(path, len(ZIP))
+    if path.suffix.lower() == ".safetensors":
+        (length,) = LENGTH.unpack(read_head(path, LENGTH.size).ljust(LENGTH.size, b"\0"))
+        return _STATE.search(read_head(path, min(int(length), PICKLE_LIMIT))) is not None
+    if head != ZIP:
+        known = path.suffix.lower() in SUFFIXES or path.name == ".metadata"
+        return known and _STATE.search(read_head(path, PICKLE_LIMIT)) is not None
+    try:
+        with open_regular(path) as stream, zipfile.ZipFile(stream) as archive:
+            names = [name for name in archive.namelist() if name.endswith("data.pkl")]
+            for name in names:
+                with archive.open(name) as pickled:
+                    if _STATE.search(pickled.read(PICKLE_LIMIT)):
+                        return True
+    except (zipfile.BadZipFile, OSError, ValueError, NotImplementedError, EOFError):
+        return False
+    return False

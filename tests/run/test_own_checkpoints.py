@@ -1,0 +1,132 @@
+"""Which of the files that a run wrote are checkpoints to go on from, told from outside."""
+
+from __future__ import annotations
+
+import json
+import os
+import struct
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from rocsteady.run.own_checkpoints import own_checkpoints, set_aside, usable
+
+OPTIMIZER = b"\x80\x02}q\x00(X\x05\x00\x00\x00modelX\x0c\x00\x00\x00param_groups."
+WEIGHTS = b"\x80\x02}q\x00X\x05\x00\x00\x00model."
+
+
+def saved(path: Path, content: bytes = OPTIMIZER, at: float = 1000.0) -> Path:
+    """Write a file as torch.save does."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("archive/data.pkl", content)
+        archive.writestr("archive/data/0", b"\0" * 64)
+    os.utime(path, (at, at))
+    return path
+
+
+def other(path: Path, content: bytes = b"{}", at: float = 1000.0) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content)
+    os.utime(path, (at, at))
+
+
+def cut(path: Path, at: float) -> None:
+    path.write_bytes(path.read_bytes()[:-30])
+    os.utime(path, (at, at))
+
+
+def chosen(folder: Path, since: float = 900.0) -> list[str]:
+    return [str(each.path) for each in usable(own_checkpoints(folder, since))]
+
+
+def test_what_has_an_optimizer_and_was_written_by_the_run_counts(tmp_path: Path) -> None:
+    saved(tmp_path / "before.pt", at=800)
+    saved(tmp_path / "model.pt", WEIGHTS, at=1002)
+    saved(tmp_path / "out/last.pth", at=1001)
+    saved(tmp_path / "out/checkpoint.pth.tar", at=1000)
+    other(tmp_path / "out/log.json", at=1003)
+
+    assert chosen(tmp_path) == ["out/last.pth", "out/checkpoint.pth.tar"]
+
+
+def test_the_best_counts_only_if_there_is_no_other(tmp_path: Path) -> None:
+    saved(tmp_path / "model_best.pt", at=1002)
+    assert chosen(tmp_path) == ["model_best.pt"]
+    saved(tmp_path / "last.pt", at=1001)
+    assert chosen(tmp_path) == ["last.pt"]
+
+
+@pytest.mark.parametrize(
+    ("files", "missing"),
+    [
+        (("pytorch_model.bin", "optimizer.pt", "trainer_state.json"), "trainer_state.json"),
+        (("pytorch_model.bin", "optimizer.bin", "random_states_0.pkl"), "optimizer.bin"),
+        (("__0_0.distcp", ".metadata"), ".metadata"),
+    ],
+)
+def test_a_folder_is_one_checkpoint_and_may_be_unfinished(
+    tmp_path: Path, files: tuple[str, ...], missing: str
+) -> None:
+    for step in (10, 20):
+        for name in files:
+            path = tmp_path / f"out/checkpoint-{step}/{name}"
+            if name.endswith((".pt", ".bin")):
+                saved(path, at=1000 + step)
+            else:
+                other(path, b"optimizer.state", 1000 + step) if "json" not in name else other(
+                    path, b'{"global_step": 1}', 1000 + step
+                )
+    assert chosen(tmp_path) == ["out/checkpoint-20", "out/checkpoint-10"]
+
+    (tmp_path / f"out/checkpoint-20/{missing}").unlink()
+
+    assert chosen(tmp_path) == ["out/checkpoint-10"]
+    newest = own_checkpoints(tmp_path, 900)[0]
+    assert newest.cut_off
+    assert missing in newest.wrong
+
+
+def test_deepspeed_is_told_the_folder_that_has_the_pointer(tmp_path: Path) -> None:
+    saved(tmp_path / "ds/global_step20/zero_optim_states.pt")
+    other(tmp_path / "ds/latest", b"global_step20")
+
+    assert chosen(tmp_path) == ["ds"]
+
+
+def test_a_file_without_its_end_is_cut_off(tmp_path: Path) -> None:
+    saved(tmp_path / "a.pt", at=1001)
+    cut(saved(tmp_path / "b.pt"), at=1002)
+    other(tmp_path / "c.pt", b"", at=1003)
+    header = json.dumps({"w": {"dtype": "F32", "shape": [4], "data_offsets": [0, 16]}}).encode()
+    other(tmp_path / "d.safetensors", struct.pack("<Q", len(header)) + header + b"\0" * 8, at=1004)
+
+    found = {str(each.path): each.cut_off for each in own_checkpoints(tmp_path, 900)}
+
+    assert found == {"a.pt": False, "b.pt": True, "c.pt": True, "d.safetensors": True}
+    assert chosen(tmp_path) == ["a.pt"]
+
+
+def test_what_is_damaged_in_the_middle_is_not_moved(tmp_path: Path) -> None:
+    path = saved(tmp_path / "a.pt")
+    content = bytearray(path.read_bytes())
+    content[60] ^= 0xFF
+    other(path, bytes(content))
+
+    (found,) = own_checkpoints(tmp_path, 900)
+
+    assert found.wrong
+    assert not found.cut_off
+
+
+def test_what_is_set_aside_is_not_found_by_the_usual_patterns(tmp_path: Path) -> None:
+    saved(tmp_path / "ckpt-40.pt")
+    (tmp_path / "checkpoint-40").mkdir()
+
+    for name in ("ckpt-40.pt", "checkpoint-40"):
+        assert set_aside(tmp_path, Path(name)) == Path(f".{name}.broken")
+
+    for pattern in ("*.pt", "ckpt-*", "checkpoint-*"):
+        assert not list(tmp_path.glob(pattern))
+    assert not [path for path in tmp_path.iterdir() if path.name.startswith("checkpoint")]
