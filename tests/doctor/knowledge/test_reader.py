@@ -391,7 +391,86 @@ def test_a_bad_entry_of_the_users_own_disables_only_itself(base: Path) -> None:
     assert known.own == 1
     assert len(known.ignored_own) == 2
     assert known.ignored_own[0].startswith("bad.toml: ")
-    assert known.ignored_own[1] == "rule some-rule: when.fact: 'no-fact' is not a fact"
+    assert known.ignored_own[1] == "wrong.toml: some-rule: when.fact: 'no-fact' is not a fact"
+
+
+OWN_INDEX = """
+[[index]]
+id = "amd"
+title = "Mine"
+address = "https://example.org/whl/"
+torch = ">=2.14,<2.15"
+rocm = "10.1"
+systems = ["linux"]
+arches = ["gfx1100"]
+sources = ["{source}"]
+"""
+OWN_FAILURES = """
+[[failure]]
+id = "oom-device"
+title = "Mine"
+words = "Mine."
+nature = "either"
+component = "memory"
+sources = ["me"]
+
+[[failure]]
+id = "my-failure"
+title = "My failure"
+words = "It is mine."
+nature = "either"
+component = "device"
+sources = ["me"]
+
+[[signature]]
+id = "my-signature"
+failure = "my-failure"
+where = "log"
+literals = ["my own words"]
+pattern = "my own words"
+sample = "my own words"
+sources = ["me"]
+
+[[signature]]
+id = "oom-device-torch"
+failure = "no-such-failure"
+where = "log"
+literals = ["x"]
+pattern = "x"
+sample = "x"
+sources = ["me"]
+"""
+
+
+def test_a_wheel_index_can_be_corrected_and_a_bad_correction_leaves_the_packaged_one(
+    tmp_path: Path,
+) -> None:
+    packaged = load_knowledge().indexes[0]
+    (tmp_path / "mine.toml").write_text(OWN_INDEX.format(source="therock-releases"))
+    corrected = load_knowledge(own=tmp_path)
+    (tmp_path / "mine.toml").write_text(OWN_INDEX.format(source="no-such-source"))
+    refused = load_knowledge(own=tmp_path)
+
+    assert (corrected.indexes[0].title, corrected.own) == ("Mine", 1)
+    assert (refused.indexes[0], refused.own) == (packaged, 0)
+    assert refused.ignored_own == (
+        "mine.toml: amd: sources: 'no-such-source' is not in sources.toml",
+    )
+
+
+def test_failures_and_signatures_can_be_corrected_and_added(tmp_path: Path) -> None:
+    (tmp_path / "mine.toml").write_text(OWN_FAILURES)
+    data = DataFolder(own=tmp_path)
+
+    known = load_failures(data)
+
+    assert known.kinds["oom-device"].title == "Mine"
+    assert {"my-failure"} <= known.kinds.keys()
+    assert "my-signature" in {it.id for it in known.signatures}
+    assert (data.own, data.ignored) == (3, [])
+    assert data.ignored_own == [
+        "mine.toml: oom-device-torch: failure: 'no-such-failure' is not in failures.toml"
+    ]
 
 
 def test_a_folder_of_own_entries_that_is_not_there_is_empty(base: Path) -> None:

@@ -110,12 +110,12 @@ def command(  # noqa: PLR0913 - one argument an option
 
 
 def _show_knowledge(knowledge: Knowledge, *, as_json: bool) -> None:
-    from rocsteady.doctor.knowledge.reader import DataFolder  # noqa: PLC0415
+    from rocsteady.doctor.knowledge.reader import installed_data  # noqa: PLC0415
     from rocsteady.doctor.knowledge_report import knowledge_report  # noqa: PLC0415 - seldom needed
     from rocsteady.failures.remedy import load_remedies  # noqa: PLC0415
     from rocsteady.screens.doctor import render_knowledge  # noqa: PLC0415
 
-    data = DataFolder()
+    data = installed_data()
     report = knowledge_report(
         knowledge,
         data,

@@ -85,12 +85,12 @@ def knowledge_report(
                 out_of_date=counts[name],
             )
         )
-    ignored = dict.fromkeys((*knowledge.ignored, *data.ignored))
+    ignored = dict.fromkeys((*knowledge.ignored, *data.ignored, *data.ignored_own))
     return KnowledgeReport(
         state=knowledge_state(knowledge, today=today),
         tables=tuple(tables),
         out_of_date=tuple(f"{name}: {key}, last checked {day}" for day, name, key in old),
-        own=knowledge.own,
+        own=knowledge.own + data.own,
         own_folder=str(own_folder()),
         ignored=tuple(ignored),
         upgrade=upgrade_command_here(),

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import cached_property
 from importlib.resources import files
 from pathlib import Path
@@ -39,6 +40,8 @@ from rocsteady_knowledge import VERSION
 DATA = Path(str(files("rocsteady_knowledge"))) / "data"
 SLUG = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 LOWEST_END = re.compile(r"<(\d+)\.(\d+)")
+OWN_TABLES = ("rule", "variable", "sources", "arch", "release", "index", "failure", "signature",
+              "message", "remedy")  # fmt: skip
 NESTED = {"fix": Fix, "advice": Fix}  # fields that are tables with fields of their own
 
 T = TypeVar("T", bound=Value)
@@ -87,16 +90,65 @@ class Document(NamedTuple):
 
 
 class DataFolder:
-    """The data below a folder. What is not understood is left out and listed in ``ignored``."""
+    """The data below a folder. What is not understood is left out and listed in ``ignored``.
 
-    def __init__(self, folder: Path = DATA) -> None:
+    ``own`` is a folder with what the user wrote: entries of any kind, in any file. One with the
+    name of an entry of the package replaces it; a bad one leaves the package's in place.
+    """
+
+    def __init__(self, folder: Path = DATA, own: Path | None = None) -> None:
         self.folder = folder
+        self.own_folder = own
+        self.own = 0  # entries of the user's own that count
         self.ignored: list[str] = []  # "file: entry: problem"
+        self.ignored_own: list[str] = []  # the same of the user's own
 
     @cached_property
     def sources(self) -> dict[str, Source]:
         """The sources that entries name."""
-        return self.source_table(self.document("sources.toml", "sources"))
+        found = self.source_table(self.document("sources.toml", "sources"))
+        with self._noting_own():
+            for document in self._own_documents:
+                found |= self.source_table(document)
+        return found
+
+    @cached_property
+    def _own_documents(self) -> list[Document]:
+        found = []
+        for path in sorted(self.own_folder.glob("*.toml")) if self.own_folder else ():
+            with self._noting_own():
+                try:
+                    found.append(self.document(path, *OWN_TABLES))
+                except KnowledgeError as error:
+                    self.ignored.append(str(error))
+        return found
+
+    @contextmanager
+    def _noting_own(self) -> Iterator[None]:
+        """List what is ignored meanwhile among the user's own."""
+        self.ignored, before = self.ignored_own, self.ignored
+        try:
+            yield
+        finally:
+            self.ignored_own, self.ignored = self.ignored, before
+
+    def with_own(
+        self,
+        found: Mapping[str, T],
+        table: str,
+        name: Callable[[T], str],
+        kind: type[T],
+        wrong_with: Callable[[T], Problems] = lambda _: (),
+    ) -> dict[str, T]:
+        """Return entries by name, with the good ones of the user's own over or after them."""
+        whole = dict(found)
+        with self._noting_own():
+            for document in self._own_documents:
+                for where, entry in self.entries(document, table, kind):
+                    if self.accepts(where, wrong_with(entry)):
+                        whole[name(entry)] = entry
+                        self.own += 1
+        return whole
 
     def document(self, path: str | Path, *tables: str) -> Document:
         """Decode a file; a table that nobody reads is ignored with all its entries."""
@@ -193,20 +245,25 @@ def load_knowledge(
     facts: Collection[str] | None = None,
     checks: Collection[str] | None = None,
 ) -> Knowledge:
-    """Read every file below ``folder``, and the rules, variables and sources in ``own``.
+    """Read every file below ``folder``, and what the user wrote in ``own``.
 
     ``facts`` and ``checks`` are the names that conditions may use; without them that one thing is
     not validated.
     """
-    data = DataFolder(folder)
+    data = DataFolder(folder, own)
     gpus = data.document("gpus.toml", "arch", "product")
     releases = data.document("wheels.toml", "release", "index")
     kernel = data.document("coverage.toml", "kernel").content.get("kernel", "0")
-    arches = data.named(
-        data.entries(gpus, "arch", Arch),
-        lambda arch: arch.gfx,
-        "gfx",
-        lambda arch: unsourced(arch.sources, data.sources),
+
+    def wrong_with_arch(arch: Arch) -> Problems:
+        return unsourced(arch.sources, data.sources)
+
+    arches = data.with_own(
+        data.named(data.entries(gpus, "arch", Arch), lambda it: it.gfx, "gfx", wrong_with_arch),
+        "arch",
+        lambda it: it.gfx,
+        Arch,
+        wrong_with_arch,
     )
     variables = data.named(
         data.entries(data.document("variables.toml", "variable"), "variable", Variable),
@@ -218,65 +275,63 @@ def load_knowledge(
         for document in data.documents("rules", "rule")
         for entry in data.entries(document, "rule", Rule)
     ]
-    mine = _OwnEntries(own)
+    own_variables = data.with_own({}, "variable", lambda it: it.name, Variable)
+    data.own -= len(own_variables)  # judged below, with the names that they refer to
     known = _References(
-        sources={**data.sources, **mine.sources},
+        sources=data.sources,
         arches=arches,
-        variables={**variables, **mine.variables},
+        variables={**variables, **own_variables},
         facts=facts,
         checks=checks,
     )
-    own_variables = mine.good("variable", mine.variables, known.wrong_with_variable)
-    own_rules = mine.good("rule", mine.rules, known.wrong_with)
-    variables = {
+    good_variables = {
         name: variable
         for name, variable in variables.items()
         if data.accepts(f"variables.toml: {name}", known.wrong_with_variable(variable))
     }
-    return Knowledge(
-        rules={**data.named(rules, lambda rule: rule.id, "id", known.wrong_with), **own_rules},
+    good_rules = data.named(rules, lambda rule: rule.id, "id", known.wrong_with)
+    wheels = data.named(
+        data.entries(releases, "release", WheelRelease), _release, "torch", known.wrong_with_wheel
+    )
+    indexes = data.named(
+        data.entries(releases, "index", WheelIndex), lambda it: it.id, "id", known.wrong_with_wheel
+    )
+    products = data.listed(data.entries(gpus, "product", Product), known.wrong_with_product)
+    whole = Knowledge(
+        rules=data.with_own(good_rules, "rule", lambda it: it.id, Rule, known.wrong_with),
         sources=dict(known.sources),
-        variables={**variables, **own_variables},
+        variables=data.with_own(
+            good_variables, "variable", lambda it: it.name, Variable, known.wrong_with_variable
+        ),
         arches=arches,
-        products=data.listed(data.entries(gpus, "product", Product), known.wrong_with_product),
-        wheels=data.listed(data.entries(releases, "release", WheelRelease), known.wrong_with_wheel),
-        indexes=data.listed(data.entries(releases, "index", WheelIndex), known.wrong_with_wheel),
+        products=products,
+        wheels=tuple(
+            data.with_own(
+                wheels, "release", _release, WheelRelease, known.wrong_with_wheel
+            ).values()
+        ),
+        indexes=tuple(
+            data.with_own(
+                indexes, "index", lambda it: it.id, WheelIndex, known.wrong_with_wheel
+            ).values()
+        ),
         kernel=str(kernel),
-        own=len(own_rules) + len(own_variables),
+    )
+    return msgspec.structs.replace(
+        whole,
+        own=data.own,
         ignored=tuple(data.ignored),
-        ignored_own=tuple(mine.data.ignored),
+        ignored_own=tuple(dict.fromkeys(data.ignored_own)),
     )
 
 
-class _OwnEntries:
-    """What the user wrote. A name that the package has, too, replaces its entry."""
+def _release(wheel: WheelRelease) -> str:
+    return f"{wheel.torch} for ROCm {wheel.rocm}"
 
-    def __init__(self, folder: Path | None) -> None:
-        self.data = DataFolder(folder or Path())
-        self.sources: dict[str, Source] = {}
-        self.variables: dict[str, Variable] = {}
-        self.rules: dict[str, Rule] = {}
-        for path in sorted(folder.glob("*.toml")) if folder else ():
-            try:
-                document = self.data.document(path, "rule", "variable", "sources")
-            except KnowledgeError as error:
-                self.data.ignored.append(str(error))
-                continue
-            self.sources |= self.data.source_table(document)
-            variables = self.data.entries(document, "variable", Variable)
-            self.variables |= {variable.name: variable for _, variable in variables}
-            self.rules |= {rule.id: rule for _, rule in self.data.entries(document, "rule", Rule)}
 
-    def good(
-        self, kind: str, entries: Mapping[str, T], wrong_with: Callable[[T], Problems]
-    ) -> dict[str, T]:
-        """Return the entries with which nothing is wrong."""
-        accepts = self.data.accepts
-        return {
-            name: entry
-            for name, entry in entries.items()
-            if accepts(f"{kind} {name}", wrong_with(entry))
-        }
+def installed_data() -> DataFolder:
+    """Return the data of the package with what the user wrote."""
+    return DataFolder(own=own_folder())
 
 
 class _References:
