@@ -1,0 +1,105 @@
+"""What is wrong with the entries of the knowledge base, for those who write them.
+
+``python -m rocsteady_knowledge check`` prints it, with the file and the line.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from rocsteady.doctor.condition_match import Matcher
+from rocsteady.doctor.diagnosis import CHECKS
+from rocsteady.doctor.facts import FACTS, facts_of
+from rocsteady.doctor.knowledge.failures import known_messages, load_failures
+from rocsteady.doctor.knowledge.gpu_rental import load_offers, load_speeds
+from rocsteady.doctor.knowledge.harmful_variables import harmful_variables
+from rocsteady.doctor.knowledge.options import load_other_options
+from rocsteady.doctor.knowledge.reader import DATA, DataFolder, Knowledge, load_knowledge
+from rocsteady.doctor.knowledge.rules import Rule
+from rocsteady.doctor.knowledge.values import Severity
+from rocsteady.model import Value
+
+TITLE, SUMMARY = 60, 200  # letters
+NAMES = "id|name|gfx|torch"  # the field that an entry is called by
+
+
+class EntryProblem(Value, frozen=True, kw_only=True):
+    file: str  # below the data folder
+    line: int  # 0 if the entry was not found
+    entry: str
+    problem: str  # the field, and what is wrong with it
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}: {self.entry}: {self.problem}"
+
+
+def knowledge_problems(folder: Path = DATA) -> tuple[EntryProblem, ...]:
+    """Return what is wrong with any entry below a folder."""
+    knowledge = load_knowledge(folder, facts=FACTS, checks=CHECKS)
+    data = DataFolder(folder)
+    load_failures(data)
+    known_messages(data)
+    load_offers(data)
+    load_speeds(data)
+    load_other_options(data)
+    harmful_variables(data)
+    found = [*dict.fromkeys((*knowledge.ignored, *data.ignored))]
+    for rule in knowledge.rules.values():
+        found += (f"rules: {rule.id}: {problem}" for problem in _rule_problems(rule, knowledge))
+    lines = _Lines(folder)
+    return tuple(lines.located(each) for each in found)
+
+
+def _rule_problems(rule: Rule, knowledge: Knowledge) -> Iterator[str]:
+    for field, text, limit in (("title", rule.title, TITLE), ("summary", rule.summary, SUMMARY)):
+        if len(text) > limit:
+            yield f"{field}: {len(text)} letters, at most {limit}"
+    if not rule.summary.endswith("."):
+        yield "summary: ends with a full stop"
+    for field, text in (("why", rule.why), ("summary", rule.summary), ("title", rule.title)):
+        if not text.isascii():
+            yield f"{field}: only plain letters (ASCII)"
+    if not rule.fix.verify:
+        yield "fix.verify: how to see that it worked"
+    if rule.severity is Severity.BLOCKS and not rule.fix.commands:
+        yield "fix.commands: what blocks training needs one"
+    if rule.example:
+        match = Matcher(facts_of(rule.example), {}, knowledge.arches).match(rule.when)
+        if not match.holds:
+            lacks = f"; not in it: {', '.join(match.missing)}" if match.missing else ""
+            yield f"example: the rule does not hold on it{lacks}"
+
+
+class _Lines:
+    """Where entries and their fields stand."""
+
+    def __init__(self, folder: Path) -> None:
+        paths = sorted(folder.rglob("*.toml"))
+        self.texts = {
+            path.relative_to(folder).as_posix(): path.read_text("utf-8").splitlines()
+            for path in paths
+        }
+
+    def located(self, problem: str) -> EntryProblem:
+        file, entry, rest = [*problem.split(": ", 2), "", ""][:3]
+        path = rest.partition(":")[0].split(".")  # of the field, such as when.all[1].version
+        named = re.compile(
+            rf'(?:(?:{NAMES}) = "{re.escape(entry)}"|\[sources\.{re.escape(entry)}\])'
+        )
+        wanted = [re.compile(rf"\[?(?:\w+\.)?{re.escape(it)}\b") for it in (path[-1], path[0])]
+        for name, lines in self.texts.items():
+            if file not in (name, name.rpartition("/")[2], name.partition("/")[0]):
+                continue
+            start = next((at for at, line in enumerate(lines) if named.match(line)), None)
+            if start is None:
+                continue
+            end = next(
+                (at for at in range(start + 1, len(lines)) if lines[at].startswith("[[")),
+                len(lines),
+            )
+            found = (at for it in wanted for at in range(start, end) if it.match(lines[at]))
+            at = next(found, start)
+            return EntryProblem(file=name, line=at + 1, entry=entry, problem=rest)
+        return EntryProblem(file=file, line=0, entry=entry, problem=rest)
