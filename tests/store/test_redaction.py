@@ -271,6 +271,24 @@ SECRETS = (
     "\u2502 DB_PASSWORD \u2502 {} \u2502",
     "   user             token\n0   bob  {}\n1  eve  x",
     "HF_TOKEN\n--------\n{}\n",
+    # YAML: what stands below its name
+    "api_key: # prod\n  {}",
+    "hf_token:   # from the vault\n  {}\nlr: 1",
+    "api_keys:\n  - # prod\n    {}\nlr: 1",
+    "password: 'first\n  {}'\nlr: 1",
+    "PASSWORD='first\n{}'\nlr: 1",
+    "hf_token:\n  prod: first\n  dev: {}\nlr: 1",
+    "a:\n  hf_token:\n    prod:\n      x: 1\n\n    dev: {}\n  lr: 1",
+    "- hf_token:\n    prod: A\n    dev: {}\n  lr: 1",
+    "[rank0]: password:\n[rank0]:   x: a\n[rank0]:   y: {}\n[rank0]: lr: 1",
+    "password: &x\n  {}\nlr: 1",
+    "password: !!str |\n  first\n\n  {}\nlr: 1",
+    "hf_token: *a\na: &a {}\nlr: 1",
+    "a: &a\n  {}\nhf_token: *a\nlr: 1",
+    '"hf_token": /* c */ "{}"',
+    '{"token":\n"{}"}',
+    "HF_TOKEN=abc\\\n{}\nlr: 1",
+    "SSHPASS={}",
     # lines of a text that was printed in one line
     "'HF_TOKEN\\n{}'",
     "'HF_TOKEN:\\n  {}\\n'",
@@ -339,6 +357,10 @@ NEEDED = (
     "pass 3 of 4",
     "the key provided by the user",
     "compass word 12",
+    "sshpass: command not found",
+    'password:\n  File "train.py", line 17',
+    "rnd_init_weights_of_the_first_layer",
+    "as-antidisestablishmentarian",
 )  # fmt: skip
 
 
@@ -346,9 +368,12 @@ NEEDED = (
 def test_the_value_is_hidden_and_its_name_stays(text: str) -> None:
     nobody = Redactor(homes=[], users=[], hosts=[])
     for redact in (Secrets().text, nobody.text):
-        told = redact(text.replace("{}", VALUE))
-        assert VALUE[:8] not in told
-        assert VALUE[-8:] not in told
+        for value in (VALUE, "ordinary") if "\nlr: 1" in text else (VALUE,):
+            told = redact(text.replace("{}", value))
+            assert value[:8] not in told
+            assert value[-8:] not in told
+            assert told.count("\n") == text.count("\n")
+            assert ("lr: 1" in told) is ("lr: 1" in text)
         assert [name in told for name in ("HF_TOKEN", "DB_PASSWORD", "db.password")] == [
             name in text for name in ("HF_TOKEN", "DB_PASSWORD", "db.password")
         ]
@@ -369,6 +394,11 @@ def test_what_is_no_secret_stays(text: str) -> None:
         "token is set to ",
         "tokens:\n",
         "key\\n",
+        "hf_token:\n  a: b\n",
+        "hf_token: *a\n",
+        "password: 'x\n",
+        "-----BEGIN ",
+        "-----BEGIN A KEY-----\n",
     ],
 )
 def test_time_grows_with_the_length_only(piece: str) -> None:
@@ -380,6 +410,34 @@ def test_time_grows_with_the_length_only(piece: str) -> None:
         took.append(time.process_time() - began)
 
     assert took[1] < 24 * max(took[0], 0.01)  # 64 times, if it grew with the square
+
+
+def key_lines(seed: int) -> list[str]:
+    made = random.Random(seed)  # noqa: S311 - not to keep anything safe
+    letters = string.ascii_letters + string.digits + "+/"
+    return ["".join(made.choices(letters, k=length)) for length in (*[64] * 24, 40)]
+
+
+@pytest.mark.parametrize("lead", ["", "    ", "[rank0]: ", "> "])
+@pytest.mark.parametrize("cut", [None, -1, 12])
+def test_no_line_of_a_private_key_is_left_also_if_it_is_cut(lead: str, cut: int | None) -> None:
+    for seed in range(40):
+        key = key_lines(seed)
+        whole = ["-----BEGIN RSA PRIVATE KEY-----", *key, "-----END RSA PRIVATE KEY-----"][:cut]
+        log = "\n".join(["bad key", *(lead + line for line in whole), "loss 0.3 of step 4"])
+        told = hide_secrets(log)
+
+        assert [line for line in key if line in told] == []
+        assert told.count("\n") == log.count("\n")
+        assert told.startswith("bad key\n")
+        assert told.endswith("\nloss 0.3 of step 4")
+
+
+def test_lines_of_a_key_without_its_beginning_are_hidden() -> None:
+    for seed in range(40):
+        key = key_lines(seed)
+
+        assert [line for line in key[:-1] if line in hide_secrets("\n".join(key))] == []
 
 
 def test_bytes_that_are_no_text_do_not_break_json() -> None:

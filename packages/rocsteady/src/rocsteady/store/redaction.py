@@ -94,7 +94,8 @@ def replace_forms(text: str) -> str:
 
 
 def _hidden(found: re.Match[str]) -> str:
-    return _with(found, "secret" if "secret" in found.re.groupindex else 0, REDACTED)
+    group = "secret" if "secret" in found.re.groupindex else 0
+    return _with(found, group, _LINE.sub(REDACTED, found[group]))
 
 
 def _with(found: re.Match[str], group: str | int, text: str) -> str:
@@ -114,8 +115,11 @@ def _unless_commit(found: re.Match[str]) -> str:
 def _if_random(found: re.Match[str]) -> str:
     """Tell a line of a key from a long path: all sorts of characters are in it, and few words."""
     counts = [sum(map(sort, found[0])) for sort in (str.isupper, str.islower, str.isdigit)]
-    parts = [part for part in found[0].split("/") if part.isalpha()]
-    return REDACTED if min(counts) >= 5 and len(parts) < 3 else found[0]  # noqa: PLR2004 - by trial
+    parts = [
+        part for part in found[0].split("/") if part.isalpha() and _turns(part) < len(part) / 3
+    ]
+    drawn = min(counts) >= 5 or _turns(found[0]) > len(found[0]) / 3  # noqa: PLR2004 - by trial
+    return REDACTED if drawn and len(parts) < 3 else found[0]  # noqa: PLR2004 - by trial
 
 
 @lru_cache(maxsize=4096)
@@ -181,9 +185,12 @@ def is_password(word: str) -> bool:
     if word.startswith(("/", "./", "~")):
         return False
     if not any(map(str.isdigit, word)):
-        turns = sum(one.islower() != two.islower() for one, two in pairwise(word))
-        return turns >= max(_LEAST_TURNS, len(word) * _TURNS)
+        return _turns(word) >= max(_LEAST_TURNS, len(word) * _TURNS)
     return not _is(word, "number", "code", "call")
+
+
+def _turns(word: str) -> int:
+    return sum(one.islower() != two.islower() for one, two in pairwise(word))
 
 
 StandIn = Callable[[Kind, str], str]
@@ -227,7 +234,7 @@ def replace_named(text: str, stand_in: StandIn) -> str:
 
 
 def _spans(text: str) -> Iterator[tuple[int, int, Kind]]:
-    at = 0
+    at, aliases = 0, set[str]()
     lowered = text.translate(_LOWER)  # ten times as fast as a pattern that ignores case
     while found := _NAME.search(lowered, at):
         at = found.end("rest")
@@ -244,9 +251,14 @@ def _spans(text: str) -> Iterator[tuple[int, int, Kind]]:
                 first, last = _value(text, name, len(text))
                 at = max(at, last - _LONGEST_NAME)  # it may end with another name
                 yield first, last, name.kind
+                if alias := _form("alias").match(text, first):
+                    aliases.add(alias[1])
                 continue
         for first, last in _near(text, name) if name.kind in TELLING else ():
             yield first, last, Kind.SECRET
+    for found in _form("anchor").finditer(text) if aliases else ():
+        if found[1] in aliases:
+            yield *found.span(2), Kind.SECRET
 
 
 def _name(text: str, found: re.Match[str]) -> _Name | None:
@@ -306,15 +318,30 @@ def _is_sure(text: str, name: _Name, found: re.Match[str]) -> bool:  # noqa: PLR
         return False  # "key (str): ..." explains what a key is
     if text[at : at + 1] not in ("\r", "\n") or listed.match(text, at):
         return True
-    below = _form("below").match(text, at)
-    if not secret or below is None:
-        return False
-    # As in YAML, the next line is further in, and no pair; below a sentence it is one word.
+    if found[0][0] in "\"'" and _form("json").match(text, at):
+        return True
+    if secret and (indent := _indent(text, name)) is not None:
+        return _end_of_lines(text, indent, at, at + _FAR) > at
+    below = _form("below").match(text, at) if secret else None
+    return below is not None and " " not in below[1].rstrip()  # below a sentence
+
+
+def _indent(text: str, name: _Name) -> int | None:
+    """Return how far in a name stands that is the first of its line, as in YAML."""
     begin = text.rfind("\n", max(0, name.start - _INDENT), name.start) + 1
     lead = _RANK_OR_TIME.sub("", text[begin or max(0, name.start - _INDENT) : name.start], count=1)
-    if lead.strip(" \t-\"'") in ("", "export", "set"):
-        return len(below[1]) > len(lead) - len(lead.lstrip(" \t"))
-    return " " not in below[2].rstrip()
+    first = lead.strip(" \t-\"'") in ("", "export", "set")
+    return len(lead.rstrip("\"'").removesuffix("export ").removesuffix("set ")) if first else None
+
+
+def _end_of_lines(text: str, indent: int, at: int, until: int) -> int:
+    """Return where a value of YAML ends: its lines are further in, or a list."""
+    for _ in range(_ROWS):
+        line = _form("line").match(text, at, until)
+        if line is None or len(line[1]) < indent + (line[2] is None):
+            break
+        at = line.end()
+    return at
 
 
 def _value(text: str, name: _Name, until: int) -> tuple[int, int]:
@@ -330,15 +357,32 @@ def _one_value(text: str, name: _Name, until: int) -> tuple[int, int]:
     if tags := _form("tags").match(text, at):
         return at, _one_value(text, name._replace(at=tags.end()), until)[1]
     if quote := _form("quote").match(text, at):
-        first = quote.end(1)
-        inner = re.compile(rf"(?:(?!{re.escape(quote[1])})(?:\\.|[^\n]))*")
-        last = found.end() if (found := inner.match(text, first, until)) else first
-        while part := _form("part").match(text, last, until):
-            last = part.end()
-        return first, last
-    for key in ("block", "list", "below"):
-        if lines := _form(key).match(text, at, until):
-            return lines.span(lines.lastindex or 0)
+        return _quoted(text, quote, until)
+    if found := _form("opens" if name.kind is Kind.SECRET else "block").match(text, at, until):
+        last = _end_of_lines(text, _indent(text, name) or 0, found.end(), until)
+        if last > found.end():
+            return at, last
+    if found := _form("json").match(text, at, until):
+        return _one_value(text, name._replace(at=found.end()), until)
+    found = _form("below").match(text, at, until)
+    return found.span(1) if found else _in_line(text, name, until)
+
+
+def _quoted(text: str, quote: re.Match[str], until: int) -> tuple[int, int]:
+    first = quote.end(1)
+    inner = re.compile(rf"(?:(?!{re.escape(quote[1])})(?:\\.|[^\n]))*")
+    last = found.end() if (found := inner.match(text, first, until)) else first
+    if text[last : last + 1] == "\n":  # it ends in a line below
+        closed = text.find(quote[1], last, min(until, last + _FAR * _LINES_BELOW))
+        near = closed >= 0 and text.count("\n", last, closed) <= _LINES_BELOW
+        last = closed if near else last
+    while part := _form("part").match(text, last, until):
+        last = part.end()
+    return first, last
+
+
+def _in_line(text: str, name: _Name, until: int) -> tuple[int, int]:
+    at = name.at
     if name.kind in TELLING and (
         found := _form("bracket").match(text, at, min(until, at + _LONGEST_LIST))
     ):
