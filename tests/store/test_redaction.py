@@ -374,9 +374,9 @@ def test_the_value_is_hidden_and_its_name_stays(text: str) -> None:
             assert value[-8:] not in told
             assert told.count("\n") == text.count("\n")
             assert ("lr: 1" in told) is ("lr: 1" in text)
-        assert [name in told for name in ("HF_TOKEN", "DB_PASSWORD", "db.password")] == [
-            name in text for name in ("HF_TOKEN", "DB_PASSWORD", "db.password")
-        ]
+            assert [name in told for name in ("HF_TOKEN", "DB_PASSWORD", "db.password")] == [
+                name in text for name in ("HF_TOKEN", "DB_PASSWORD", "db.password")
+            ]
 
 
 @pytest.mark.parametrize("text", NEEDED)
