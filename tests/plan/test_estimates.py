@@ -97,7 +97,7 @@ def test_between_cards_compute_is_scaled_by_peak_figures_and_the_rest_is_not() -
     here = cards["Radeon RX 5700 XT"]
     measured = Measured(pace=pace(1.0, data=0.5, compute=0.5), on_gpu=True, card=here)
 
-    rows = list(cloud_rows(OPTIONS[CLOUD], measured, TODAY, needs=0.0))
+    rows = list(cloud_rows(OPTIONS[CLOUD], measured, TODAY))
 
     assert len(rows) == 2
     for each in rows:
@@ -139,16 +139,9 @@ def test_without_a_pace_there_is_no_figure_and_it_says_so() -> None:
     assert "no trial measured a speed to scale" in found.rests_on
 
 
-def test_a_card_that_is_too_small_is_not_offered() -> None:
-    rows = list(cloud_rows(OPTIONS[CLOUD], None, TODAY, needs=100.0))
-
-    assert rows
-    assert all(load_speeds()[each.title.split(", ")[1]].memory >= 100 for each in rows)
-
-
 def test_the_price_of_hours_and_one_that_is_old() -> None:
-    (cheapest,) = cloud_rows(OPTIONS[CLOUD], None, TODAY, needs=0.0)
-    (later,) = cloud_rows(OPTIONS[CLOUD], None, date(2026, 8, 23), needs=0.0)
+    (cheapest,) = cloud_rows(OPTIONS[CLOUD], None, TODAY)
+    (later,) = cloud_rows(OPTIONS[CLOUD], None, date(2026, 8, 23))
 
     assert cheapest.price is not None
     assert costs(cheapest, 3600, 7200) == pytest.approx(

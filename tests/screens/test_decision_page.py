@@ -137,15 +137,6 @@ def test_a_rented_option_says_from_which_price_on_and_with_which_deadline_it_is_
     assert points[Change.LATER_DEADLINE, 3] == MADE + 60 * HOUR
 
 
-def test_an_estimate_that_is_too_slow_says_from_which_speed_on_it_would_be_better() -> None:
-    plan = made()
-    cloud = replace(plan.options[1], pace=pace(2.0))
-
-    points = found(replace(plan, options=(plan.options[0], cloud)))
-
-    assert points[Change.ESTIMATE, 2] == pytest.approx(72_000 / (8.5 * HOUR))
-
-
 def test_a_budget_that_pays_is_no_less_than_the_cost() -> None:
     plan = made(budget=0.0)
     cheap = replace(plan.options[1], cost=(0.0009, 0.00096), price=None)
@@ -183,15 +174,6 @@ def test_a_machine_whose_python_was_not_found_says_which_the_trials_ran_with() -
     assert ("Machine", software) in paged(made(software=software, trials=0)).facts
 
 
-def test_a_set_up_that_is_only_assumed_is_shown() -> None:
-    plan = made()
-    ddp = replace(plan.options[1], setup=None)
-
-    page = paged(replace(plan, options=(plan.options[0], ddp)))
-
-    assert " | 4 h, assumed | " in section(page, "Options")[2]
-
-
 def test_markdown_of_others_has_no_effect() -> None:
     evil = "![x](http://a.example/p.png) **b** @someone fixes #1"
     plan = made()
@@ -202,10 +184,6 @@ def test_markdown_of_others_has_no_effect() -> None:
     assert "| `![x](http://" in text
     assert not [line for line in text.split("\n") if "![x]" in line and "`" not in line]
     assert "- amd-mgpu: https://" in decision_markdown(paged(plan))
-
-
-def test_no_options_have_nothing_to_change() -> None:
-    assert tipping_points(made(options=())) == ()
 
 
 def test_sources_have_their_addresses_and_an_old_plan_its_age() -> None:

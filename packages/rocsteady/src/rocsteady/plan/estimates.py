@@ -98,16 +98,12 @@ def row(option: OtherOption, measured: Measured | None, *, gpus: int = 1) -> Opt
     )
 
 
-def cloud_rows(
-    option: OtherOption, measured: Measured | None, today: date, *, needs: float
-) -> Iterator[Option]:
-    """Make rows of the offers that end soonest and cost least; ``needs`` is GB on the card."""
+def cloud_rows(option: OtherOption, measured: Measured | None, today: date) -> Iterator[Option]:
+    """Make rows of the offers that end soonest and cost least."""
     cards = load_speeds()
     found = []
     for offer in load_offers():
         card = cards[offer.card]
-        if card.memory < needs:
-            continue
         pace, basis = _on(card, measured)
         found.append((offer, pace, basis))
     by_price = sorted(found, key=lambda each: each[0].dollars / (each[1].rate if each[1] else 1))
@@ -250,5 +246,4 @@ def _estimated(pace: Pace, rate: float, low: float, high: float) -> Pace:
         low=low,
         high=high,
         starting=pace.starting,
-        total=pace.total,
     )

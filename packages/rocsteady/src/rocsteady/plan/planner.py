@@ -249,7 +249,7 @@ class Planner:
         self.ruled_out += out
         for option in possible:
             if option.id == estimates.CLOUD:
-                rows = list(estimates.cloud_rows(option, measured, self._today, needs=0.0))
+                rows = list(estimates.cloud_rows(option, measured, self._today))
             else:
                 row = estimates.row(option, measured, gpus=self._here.gpus)
                 # A card that crashed the machine is trusted no more under other software.

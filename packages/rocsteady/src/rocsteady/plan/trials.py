@@ -41,7 +41,7 @@ from rocsteady.run.job.values import Job
 from rocsteady.run.observer import ObservedRun, Observer
 from rocsteady.run.options import RunOptions, Timing
 from rocsteady.run.startup import Startup
-from rocsteady.run.strategy_history import no_effect, strategies_of
+from rocsteady.run.strategy_history import strategies_of
 from rocsteady.store.journal import Journal
 from rocsteady.store.location import find_place
 from rocsteady.store.machine_history import Memory
@@ -252,7 +252,6 @@ class TrialResult(Value, frozen=True, kw_only=True):
     step: int = 0  # reached
     seconds: float = 0.0
     finished: bool = False  # by itself and well, before the trial was over
-    idle: tuple[str, ...] = ()  # settings of the strategy that found nothing to act on
     stacks: tuple[tuple[str, ...], ...] = ()  # of the training thread, innermost first
     remedy: str = ""  # that led to the strategy
     total: int | None = None  # steps of the whole job, if the script or the job told
@@ -291,7 +290,6 @@ def tried(
                 step=end.last_step or 0,
                 seconds=end.seconds,
                 finished=end.exit is not None and end.exit.code == 0 and not is_over,
-                idle=no_effect(end),
                 stacks=tuple(trial.stacks),
                 watched=trial.watched.get(attempt.number, ScriptTraces()),
                 remedy=remedies.get(attempt.number - 1, ""),

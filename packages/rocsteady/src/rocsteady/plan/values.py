@@ -45,7 +45,6 @@ class Pace(Value, frozen=True, kw_only=True):
     memory: int | None = None  # bytes of host memory at most, all its processes together
     gpu_busy: float | None = None  # percent of the time, of the GPU used most; None: not told
     gpu_memory: int | None = None  # bytes of its memory that were used, at most
-    total: int | None = None  # steps of the whole job, if the script told
 
 
 class Finish(Value, frozen=True, kw_only=True):
