@@ -162,3 +162,15 @@ def test_a_name_is_gone_only_from_releases_that_were_looked_at(
     (verdict,) = judge(assigned, changed, recorded.knowledge, file="").variables
 
     assert verdict.effect is expected
+
+
+def test_a_fix_changes_something_and_what_only_looks_is_a_check(knowledge: Knowledge) -> None:
+    looks = re.compile(r"(?:cat|ls|grep|uname|fuser|lspci|sudo (?:dmesg|lspci)|python -c) ?")
+
+    fixes = {
+        rule.id: [line for line in rule.fix.commands if looks.match(line)]
+        for rule in knowledge.rules.values()
+    }
+
+    assert {rule: lines for rule, lines in fixes.items() if lines} == {}
+    assert knowledge.rules["acs-redirects"].fix.check

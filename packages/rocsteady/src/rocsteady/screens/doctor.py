@@ -130,6 +130,7 @@ def _finding(page: Page, finding: Finding, column: int) -> None:
         page.lines([f"fix: {first}", *(f"     {command}" for command in rest)], indent=indent)
     else:
         page.paragraph(f"fix: {finding.fix.text}", indent=indent)
+    page.lines((f"check: {command}" for command in finding.fix.check[:1]), indent=indent)
 
 
 def _hint(page: Page, diagnosis: Diagnosis) -> None:
@@ -342,6 +343,9 @@ def render_rule(
     page.line("What to do", style=BOLD)
     page.paragraph(rule.fix.text, indent=2)
     page.lines(typed(rule.fix.commands), indent=4)
+    if rule.fix.check:
+        page.paragraph("To check first:", indent=2)
+        page.lines(rule.fix.check, indent=4)
     for place, commands in (
         ("In a container:", rule.fix.container),
         ("In PowerShell:", rule.fix.windows),
