@@ -54,6 +54,7 @@ from rocsteady.screens.screen import tell
 from rocsteady.store.journal import Journal
 from rocsteady.store.location import Place, existing_places, find_place
 from rocsteady.store.machine_history import Memory
+from rocsteady.store.redaction import shown_command
 from rocsteady.store.values import RunLine
 from rocsteady.suggestions import no_such
 from rocsteady.system.background import Detached, start_detached
@@ -233,6 +234,10 @@ def _launch(job: Job, turns: tuple[Turn, ...], launcher: RunLauncher, words: lis
         return 0
     if options.resumed_run is not None and launcher.is_done(options.resumed_run):
         tell(f"rocsteady: {options.resumed_run} is done; there is nothing to resume.")
+        return 0
+    if options.resume == AUTO and (name := launcher.done_before(job)):
+        typed = shown_command(job.command)
+        tell(f"rocsteady: {name} is done. To train again: rocsteady run --resume never -- {typed}")
         return 0
     if (options.detach or options.watch) and not options.without_terminal:
         answered = ["--yes"]  # whatever there was to ask

@@ -33,13 +33,13 @@ from rocsteady.run.job.resume import Checkpoint, Launch, launch
 from rocsteady.run.journal_records import JournalRecords
 from rocsteady.run.notifications import RunNotices
 from rocsteady.run.observer import ObservedRun, Observer, ticking
-from rocsteady.run.options import RunOptions
+from rocsteady.run.options import AUTO, RunOptions
 from rocsteady.run.processes import AttemptProcesses
 from rocsteady.run.progress import StepTimes
 from rocsteady.run.recovery import Decision
-from rocsteady.run.restart_preparation import Restart, wrote_model
+from rocsteady.run.restart_preparation import Restart, near, wrote_model
 from rocsteady.run.resume_detection import How
-from rocsteady.run.resume_trial import ResumeTrial, put_back
+from rocsteady.run.resume_trial import OutputCopies, ResumeTrial, put_back
 from rocsteady.run.run_end import RunEnd
 from rocsteady.run.script_resume import checkpoint_folders, resume_of, save_resume, saved_resume
 from rocsteady.run.startup import LOGOUT_WARNING, Startup, first_attempt, logging_out_ends_us
@@ -48,7 +48,7 @@ from rocsteady.run.stopwatch import Stopwatch
 from rocsteady.run.strategy_history import in_words, strategies_of
 from rocsteady.store.identity import is_alive, script_fingerprint
 from rocsteady.store.redaction import shown_command
-from rocsteady.store.values import INJECTED
+from rocsteady.store.values import INJECTED, Run
 from rocsteady.system.child_end import OURS
 
 
@@ -120,6 +120,7 @@ class Supervisor:
         self._agreement = HostAgreement(services.hosts, self._strategies, services.announcer)
         self._restart = Restart(spec, options, services, self._strategies.gpu_trouble)
         self._trial: ResumeTrial | None = None  # of a way to resume that is not proven yet
+        self._outputs: OutputCopies | None = None  # of what the attempt may begin anew
 
     @property
     def can_resume(self) -> bool:
@@ -224,6 +225,9 @@ class Supervisor:
             parts.append("only observing")
         elif self._spec.job.resume is None:
             parts.append(self._checkpoints.method.words)
+            if self._checkpoints.method.how is How.UNKNOWN:
+                typed = shown_command(self._spec.job.command)
+                parts[-1] += f" To find one: rocsteady init -- {typed}"
         say(" · ".join(parts))
         if FAULTS in self._services.environment:
             say(f"{INJECTED}: {FAULTS} is set.")
@@ -235,6 +239,8 @@ class Supervisor:
         if self._spec.note:
             self._announcer.say(self._spec.note)
         if self._spec.earlier is None:
+            if self._options.resume == AUTO and (before := self._runs_before()):
+                self._checkpoints.continue_from(min(run.started for run in before))
             self._checkpoints.begin()
         else:
             if put_back(self._spec.folder, self._spec.records, first_attempt(self._spec.earlier)):
@@ -245,6 +251,12 @@ class Supervisor:
                 self._announcer.say(line)
             others = [line.run for line in self._journal.runs()]
             self._checkpoints.take_over(self._spec.run, others)
+
+    def _runs_before(self) -> list[Run]:
+        """Return the earlier runs of the same command."""
+        runs = [line.run for line in self._journal.runs()]
+        own, command = self._spec.run.id, self._spec.job.command
+        return [run for run in runs if run.command == command and run.id != own]
 
     def _prepare(self, number: int) -> AttemptStart:
         """Choose the checkpoint to go on from; observers may change what is launched."""
@@ -261,6 +273,10 @@ class Supervisor:
             announce(f"attempt {number} resumes from {checkpoint.path}{step}.")
             launched = launch(job, checkpoint.path)
         self._trial = self._try_out(checkpoint)
+        self._outputs = None
+        if checkpoint is not None and self._checkpoints.method.inferred:
+            target = self._spec.records / f"outputs-{number}"
+            self._outputs = OutputCopies(self._spec.folder, self._checkpoints.since, target)
         self.observed.pages = None
         self.observed.attempt, self.observed.steps_before = number, before.least
         for observer in self._observers:
@@ -304,6 +320,11 @@ class Supervisor:
         finally:
             if injection is not None:
                 remove(injection.pages.parent)
+        if self._outputs and (names := self._outputs.settle()) and not end.started_over:
+            target = near(self._spec.records / f"outputs-{start.number}")
+            self._announcer.say(
+                f"the restart began {', '.join(names[:3])} anew; what was in it is in {target}."
+            )
         if end.started_over and self._trial and end.outcome is not Outcome.UNKILLABLE:
             self._trial.put_back(start.number)
         return context, self._counted(context, end, start.before, since)

@@ -129,7 +129,7 @@ class ResumeMethod(Value, frozen=True, kw_only=True):
             why = f" ({self.why_not})" if self.why_not else ""
             return (
                 f"found no way to resume{why}: if this run hangs or crashes after real progress,"
-                " it will be stopped. Run rocsteady init once."
+                " it will be stopped."
             )
         if self.how is How.ITSELF:
             return f"resumes by itself (found in {self.where})"

@@ -16,7 +16,7 @@ from datetime import timedelta
 from pathlib import Path
 
 import msgspec
-from rocsteady_train.untrusted_file import read_regular
+from rocsteady_train.untrusted_file import read_head, read_regular
 
 from rocsteady.errors import RocsteadyError
 from rocsteady.hangs.heartbeat_pages import CheckpointRead
@@ -147,6 +147,43 @@ class ResumeTrial:
             if is_checkpoint_file(path) and _stamp(path) != stamp:
                 return path.name
         return ""
+
+
+class OutputCopies:
+    """Small files, such as logs, that a restarted script may begin anew."""
+
+    def __init__(self, folder: Path, since: float, target: Path) -> None:
+        self._folder, self._target = folder, target
+        left = SMALL
+        with contextlib.suppress(OSError, RocsteadyError):  # a log is no reason not to restart
+            for path, size in written_files(folder, since):
+                if not is_checkpoint_file(path) and size <= left:
+                    left -= size
+                    copy = target / path.relative_to(folder)
+                    copy.parent.mkdir(parents=True, exist_ok=True)
+                    shutil.copy2(path, copy)
+
+    def settle(self) -> tuple[str, ...]:
+        """Keep the copies of files that were begun anew, and return their names."""
+        rewritten = []
+        for copy in [path for path in self._target.rglob("*") if path.is_file()]:
+            name = copy.relative_to(self._target)
+            if copy.stat().st_size and not _continues(self._folder / name, copy):
+                rewritten.append(str(name))
+            else:
+                copy.unlink()
+        if not rewritten:
+            shutil.rmtree(self._target, ignore_errors=True)
+        return tuple(sorted(rewritten))
+
+
+def _continues(path: Path, copy: Path) -> bool:
+    """Return whether a file still begins with what it had."""
+    try:
+        before = read_regular(copy, SMALL)
+        return read_head(path, len(before)) == before
+    except OSError:
+        return False
 
 
 def put_back(

@@ -25,6 +25,7 @@ from rocsteady.run.notifications import Notifier, channels, notify_sources
 from rocsteady.run.options import NEVER, RunOptions
 from rocsteady.run.processes import start_command
 from rocsteady.run.run_exports import exports_of
+from rocsteady.run.script_facts import script_in
 from rocsteady.run.termination import OF_TORCHRUN, end_what_was_left, guard
 from rocsteady.run.torchrun import AgentLink, torchrun_engine
 from rocsteady.store.journal import Journal
@@ -99,6 +100,16 @@ class RunLauncher:
             line.run.name == name and line.run.outcome is RunOutcome.DONE
             for line in self.journal.runs()
         )
+
+    def done_before(self, job: Job) -> str:
+        """Return the last run of a command without a job file if it is done, and still the same."""
+        runs = [line.run for line in self.journal.runs() if line.run.command == job.command]
+        last = max(runs, key=lambda run: run.id, default=None)
+        if last is None or last.outcome is not RunOutcome.DONE or job.resume is not None:
+            return ""
+        script = script_in(job.command, self.folder)
+        changed = script is not None and script.stat().st_mtime > (last.ended or 0.0)
+        return "" if changed else last.name
 
     @cached_property
     def _link(self) -> AgentLink | None:

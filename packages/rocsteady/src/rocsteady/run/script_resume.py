@@ -18,6 +18,8 @@ from rocsteady_train.untrusted_file import read_regular
 from rocsteady.doctor.knowledge.resume_arguments import resume_argument
 from rocsteady.hangs.heartbeat_pages import Resumes
 from rocsteady.run.job.values import CHECKPOINT, Resume
+from rocsteady.run.resume_detection import How
+from rocsteady.run.resume_trial import saved_method
 from rocsteady.store.journal import Journal
 from rocsteady.store.location import RUNS
 from rocsteady.store.values import Run
@@ -35,8 +37,10 @@ def resume_of(reported: Iterable[Resumes], folders: Sequence[Path]) -> Resume:
 
 def can_resume(run: Run, journal: Journal) -> bool:
     """Return whether a run could go on from a checkpoint: by its job, by itself, or as it told."""
-    reported = saved_resume(journal.place.folder / RUNS / run.name) is not None
-    return bool(run.job.get("resume")) or reported or bool(resume_argument(run.command))
+    records = journal.place.folder / RUNS / run.name
+    reported, detected = saved_resume(records) is not None, saved_method(records)
+    known = detected is not None and detected.method.how is not How.UNKNOWN
+    return bool(run.job.get("resume")) or reported or known or bool(resume_argument(run.command))
 
 
 def checkpoint_folders(resume: Resume) -> str:
