@@ -159,8 +159,8 @@ def test_a_terminal_gets_colour_unless_it_asks_for_none(cli: Rocsteady) -> None:
 def test_prose_fits_the_terminal_and_commands_stay_whole(cli: Rocsteady, columns: int) -> None:
     lines = on_a_terminal(cli, columns=columns, NO_COLOR="1").splitlines()
 
-    typed = ("unset ", "grep ", "pip ", "sudo ", "rocsteady ")
-    said = [line.strip().removeprefix("fix: ") for line in lines]
+    typed = ("unset ", "export ", "rm ", "grep ", "pip ", "sudo ", "rocsteady ")
+    said = [line.strip().removeprefix("fix: ").removeprefix("check: ") for line in lines]
     prose = [line for line, words in zip(lines, said, strict=True) if not words.startswith(typed)]
     assert max(map(len, prose)) <= max(40, min(columns, 120))
     assert "unset HSA_OVERRIDE_GFX_VERSION" in said
