@@ -14,8 +14,14 @@ import pytest
 
 from rocsteady.errors import RocsteadyError
 from rocsteady.probe import folders, scratch
-from rocsteady.probe.folders import copy_project, differences, moved, read_folder_tree
-from rocsteady.probe.sandbox_run import job_in, offline
+from rocsteady.probe.folders import (
+    copy_project,
+    differences,
+    moved,
+    read_folder_tree,
+    read_to_compare,
+)
+from rocsteady.probe.sandbox_run import job_in, offline, where
 from rocsteady.probe.scratch import Scratch, make_scratch, outside, remove
 from rocsteady.run.job.values import DoneWhen, Job, Resume, WantedFile
 
@@ -41,7 +47,7 @@ def hashed(*folders: Path) -> str:
 def project(tmp_path: Path) -> Path:
     """Make a folder with code, data, an environment, and links that lead out of it."""
     folder, elsewhere = tmp_path / "a project, with: signs", tmp_path / "elsewhere"
-    for made in (folder / "data", folder / ".venv", folder / ".git", elsewhere):
+    for made in (folder / "data", folder / ".venv" / "bin", folder / ".git", elsewhere):
         made.mkdir(parents=True)
     (folder / "code.py").write_text("print(1)\n")
     (folder / "data" / "old.txt").write_text("old")
@@ -303,16 +309,60 @@ def test_a_change_of_the_folder_is_seen(change: Callable[[Path], object], projec
     assert differences(before, read_folder_tree(project)) != ()
 
 
-def test_environments_and_what_a_run_keeps_are_passed_over(project: Path) -> None:
-    before = read_folder_tree(project)
-    (project / ".venv" / "new").touch()
+def test_caches_and_what_a_run_keeps_are_passed_over(project: Path) -> None:
+    before = read_to_compare(project)
     (project / ".rocsteady").mkdir()
     (project / "data" / "__pycache__").mkdir()
+    (project / ".venv" / "bin" / "__pycache__").mkdir()
 
-    after = read_folder_tree(project)
+    after = read_to_compare(project)
 
     assert after.environments == (".venv",)
     assert differences(before, after) == ()
+
+
+def test_what_a_script_writes_into_an_environment_that_a_copy_shares_is_seen(
+    project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = read_to_compare(project)
+    made = copy_of(project, tmp_path / "root", monkeypatch)
+
+    ran(made, "sh", "-c", "echo x > .venv/bin/x; echo x >> .venv/pyvenv.cfg")
+
+    assert differences(before, read_to_compare(project)) == (".venv/bin/x", ".venv/pyvenv.cfg")
+    assert any(".venv" in line and "shared" in line for line in where(made, "trial"))
+
+
+def test_a_folder_with_another_file_of_that_name_is_no_environment(
+    project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (project / "data" / "pyvenv.cfg").touch()
+    made = copy_of(project, tmp_path / "root", monkeypatch)
+
+    ran(made, "sh", "-c", "echo x >> data/old.txt")
+
+    assert (project / "data" / "old.txt").read_text() == "old"
+
+
+def test_more_than_can_be_compared_is_not_called_unchanged(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    count = len(read_folder_tree(project).entries)
+    for number in range(count + 1):
+        (project / ".venv" / f"{number}").mkdir()
+    monkeypatch.setattr(folders, "MAX_ENTRIES", count + 1)
+    tree = read_to_compare(project)
+
+    assert tree.whole
+    assert differences(tree, tree) is None
+
+
+def test_the_settings_of_an_environment_name_its_own_folder(
+    project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (project / "pyvenv.cfg").write_text(f"command = python -m venv {project}\n")
+
+    assert copy_of(project, tmp_path / "root", monkeypatch).is_copy
 
 
 def test_trackers_keep_it_to_themselves(tmp_path: Path) -> None:

@@ -34,6 +34,7 @@ from rocsteady.plan.trials import (
     TrialKind,
     TrialResult,
     Trials,
+    changes_in_words,
     failed,
     is_of_loaders,
     last_of_each_strategy,
@@ -373,11 +374,10 @@ def _nothing_to_compare(planner: Planner) -> str:
 
 
 def with_trials(plan: Plan, trials: Trials) -> Plan:
-    changed = trials.changed()
+    changed = trials.changed() if trials.count else ()
     warnings = plan.warnings
-    if changed:
-        some = ", ".join(changed[:5])
-        warnings = (*warnings, f"The trials changed files in this folder: {some}.")
+    if changed or changed is None:
+        warnings = (*warnings, f"Trials: {changes_in_words(changed)}.")
     return replace(plan, trials=trials.count, trial_seconds=trials.seconds, warnings=warnings)
 
 

@@ -29,7 +29,7 @@ from rocsteady.plan.pace import FailureHistory, StepTime, measure
 from rocsteady.plan.saved_plan import home
 from rocsteady.plan.script_traces import ScriptTraces, look_at
 from rocsteady.plan.values import Pace
-from rocsteady.probe.folders import FolderTree, differences, read_folder_tree
+from rocsteady.probe.folders import FolderTree, differences, read_to_compare
 from rocsteady.probe.sandbox_run import SandboxRun, lay_out_scratch, make_root, where
 from rocsteady.probe.scratch import Scratch, remove
 from rocsteady.run.announcer import Announcer
@@ -454,7 +454,7 @@ class Trials:
         )
         self._journal = Journal(find_place(self._root))
         claim(self._root, self._journal.here.process)
-        self._before = read_folder_tree(self.folder)
+        self._before = read_to_compare(self.folder)
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -470,18 +470,10 @@ class Trials:
 
     def changed(self) -> tuple[str, ...] | None:
         """Return the paths of the user's folder that have changed; None: cannot be told."""
-        after, before = read_folder_tree(self.folder), self._before
-        whole = before is not None and before.whole and after.whole
-        return differences(before, after) if whole and before is not None else None
+        return differences(self._before, read_to_compare(self.folder)) if self._before else None
 
     def changed_in_words(self) -> str:
-        if self.changes is None:
-            return "this folder has too many files to check whether any was changed"
-        if not self.changes:
-            return "nothing in this folder was changed"
-        more = len(self.changes) - SHOWN
-        named = ", ".join(self.changes[:SHOWN]) + (f" and {more} more" if more > 0 else "")
-        return f"files in this folder were changed: {named}"
+        return changes_in_words(self.changes)
 
     def run(
         self,
@@ -498,7 +490,7 @@ class Trials:
         began = time.monotonic()
         place = self._root / name
         place.mkdir()
-        before = self._before or read_folder_tree(self.folder)
+        before = self._before or read_to_compare(self.folder)
         scratch, environment, _ = lay_out_scratch(self.folder, place, before, instead=self._instead)
         if self.count == 1:
             for line in where(scratch, NAME):
@@ -533,6 +525,16 @@ class Trials:
         results = tried(story, trial, is_over=seen.is_over, resumes=supervisor.can_resume)
         remove(place)
         return results
+
+
+def changes_in_words(changes: tuple[str, ...] | None) -> str:
+    if changes is None:
+        return "this folder has too many files to check whether any was changed"
+    if not changes:
+        return "nothing in this folder was changed"
+    more = len(changes) - SHOWN
+    named = ", ".join(changes[:SHOWN]) + (f" and {more} more" if more > 0 else "")
+    return f"files in this folder were changed: {named}"
 
 
 def look_back(folder: Path, memory: Memory) -> None:

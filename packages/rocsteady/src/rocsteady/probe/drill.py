@@ -19,7 +19,7 @@ from rocsteady.doctor.facts import visible_to_a_run
 from rocsteady.doctor.knowledge.reader import load_knowledge
 from rocsteady.hangs.heartbeat_pages import read_pages
 from rocsteady.model import FailureKind, IntentKind, Next, RunOutcome, Value
-from rocsteady.probe.folders import differences, read_folder_tree
+from rocsteady.probe.folders import differences, read_to_compare
 from rocsteady.probe.sandbox_run import (
     ON_STDERR,
     SandboxRun,
@@ -283,7 +283,7 @@ class Drill:
     say: Callable[[str], None]
 
     def carry_out(self, job: Job, faults: tuple[Fault, ...]) -> tuple[DrillResult, int | None]:
-        before = read_folder_tree(self.folder)
+        before = read_to_compare(self.folder)
         scratch, environment, fired_folder = lay_out_scratch(
             self.folder, self.root, before, _checkpoints(job, self.folder)
         )
@@ -308,7 +308,7 @@ class Drill:
             went_on_from=injection.went_on_from,
             losses=injection.losses,
         )
-        after = read_folder_tree(self.folder)
+        after = read_to_compare(self.folder)
         known = load_knowledge()
         result = DrillResult(
             command=job.command,
@@ -319,7 +319,7 @@ class Drill:
             else story.run.outcome.value,
             not_tried=not_tried(faults),
             on_gpu=bool(visible_to_a_run(examined(known), known).gpus),
-            changed=differences(before, after) if before.whole and after.whole else None,
+            changed=differences(before, after),
         )
         return result, code if supervisor.observed.stopped_by_user else None
 

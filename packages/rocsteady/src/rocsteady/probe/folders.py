@@ -11,6 +11,9 @@ from itertools import islice
 from pathlib import Path, PurePath
 from typing import NamedTuple
 
+from msgspec import field
+from msgspec.structs import replace
+
 from rocsteady.errors import RocsteadyError
 from rocsteady.model import Value
 from rocsteady.wording import size as written_size
@@ -18,7 +21,8 @@ from rocsteady.wording import size as written_size
 MAX_ENTRIES = 200_000  # looked at; more is not looked over in reasonable time
 CACHES = {"__pycache__", ".mypy_cache", ".pytest_cache", ".ruff_cache", "node_modules"}
 PASSED_OVER = {*CACHES, ".rocsteady"}  # a run may be going on there meanwhile
-OF_ENVIRONMENT = ("pyvenv.cfg", "conda-meta")  # a folder with one of these is an environment
+# Names in a folder that is an environment; an empty pyvenv.cfg among other files makes none.
+OF_ENVIRONMENT = ({"conda-meta"}, {"pyvenv.cfg", "bin"}, {"pyvenv.cfg", "Scripts"})
 
 
 class FolderEntry(Value, frozen=True, kw_only=True):
@@ -36,8 +40,9 @@ class FolderTree(Value, frozen=True, kw_only=True):
     """All that is in a folder, by path from there."""
 
     entries: dict[str, FolderEntry]
-    environments: tuple[str, ...]  # folders that were not entered
+    environments: tuple[str, ...]  # folders that are not copied
     whole: bool  # False: there is more
+    in_environments: dict[str, FolderEntry] | None = field(default_factory=dict)  # None: too many
 
     def files(self) -> Iterator[tuple[str, FolderEntry]]:
         return ((path, it) for path, it in self.entries.items() if stat.S_ISREG(it.mode))
@@ -51,9 +56,22 @@ class FolderTree(Value, frozen=True, kw_only=True):
 
 def read_folder_tree(folder: Path) -> FolderTree:
     """Look at everything in a folder; what cannot be read has nothing in it."""
+    entries, environments, whole = _read(folder, [""], entered=False)
+    return FolderTree(entries=entries, environments=tuple(environments), whole=whole)
+
+
+def read_to_compare(folder: Path) -> FolderTree:
+    """Look at the environments in a folder, too: a copy has links to them."""
+    tree = read_folder_tree(folder)
+    inside, _, whole = _read(folder, list(tree.environments), entered=True)
+    return replace(tree, in_environments=inside if whole else None)
+
+
+def _read(
+    folder: Path, waiting: list[str], *, entered: bool
+) -> tuple[dict[str, FolderEntry], list[str], bool]:
     entries: dict[str, FolderEntry] = {}
     environments: list[str] = []
-    waiting = [""]
     while waiting and len(entries) < MAX_ENTRIES:
         place = waiting.pop()
         try:
@@ -61,7 +79,7 @@ def read_folder_tree(folder: Path) -> FolderTree:
                 inside = sorted(found, key=lambda it: it.name)
         except OSError:
             continue
-        if place and any(it.name in OF_ENVIRONMENT for it in inside):
+        if place and not entered and _is_environment({it.name for it in inside}):
             environments.append(place)
             del entries[place]
             continue
@@ -73,14 +91,22 @@ def read_folder_tree(folder: Path) -> FolderTree:
             entries[path] = _entry(it, is_folder=is_folder)
             if is_folder:
                 waiting.append(path)
-    return FolderTree(entries=entries, environments=tuple(environments), whole=not waiting)
+    return entries, environments, not waiting
 
 
-def differences(before: FolderTree, after: FolderTree) -> tuple[str, ...]:
-    paths = before.entries.keys() | after.entries.keys()
-    return tuple(
-        sorted(path for path in paths if before.entries.get(path) != after.entries.get(path))
-    )
+def _is_environment(names: set[str]) -> bool:
+    return any(names >= own for own in OF_ENVIRONMENT)
+
+
+def differences(before: FolderTree, after: FolderTree) -> tuple[str, ...] | None:
+    """Return the paths that are not as they were; None: there is too much to compare."""
+    if not (before.whole and after.whole):
+        return None
+    if before.in_environments is None or after.in_environments is None:
+        return None
+    old = before.entries | before.in_environments
+    new = after.entries | after.in_environments
+    return tuple(sorted(path for path in old.keys() | new.keys() if old.get(path) != new.get(path)))
 
 
 def _entry(found: os.DirEntry[str], *, is_folder: bool) -> FolderEntry:

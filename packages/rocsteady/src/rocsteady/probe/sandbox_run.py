@@ -103,6 +103,9 @@ def where(scratch: Scratch, what: str) -> Iterator[str]:
         yield "rocsteady: in this overlay, existing folders cannot be renamed (EXDEV)."
     if scratch.is_copy:
         yield "rocsteady: paths that the script builds itself may still lead into this folder."
+    if scratch.shared:
+        named = ", ".join(scratch.shared)
+        yield f"rocsteady: not copied but shared with the script: {named} (compared afterwards)."
 
 
 def job_in(scratch: Scratch, job: Job) -> Job:

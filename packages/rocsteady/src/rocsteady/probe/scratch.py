@@ -61,6 +61,7 @@ class Scratch(Value, frozen=True, kw_only=True):
     folder: Path  # where what the script writes is found
     before: tuple[str, ...] = ()  # words that come before the command
     method: Method = Method.COPY
+    shared: tuple[str, ...] = ()  # environments of the project that a copy has links to
 
     @property
     def is_copy(self) -> bool:
@@ -122,7 +123,7 @@ def make_scratch(
         shutil.rmtree(copy)
     _refuse_absolute_paths(project, tree, environment.get("HOME", ""))
     copy_project(project, copy, tree, frozenset(without))
-    return Scratch(project=project, folder=copy)
+    return Scratch(project=project, folder=copy, shared=tree.environments)
 
 
 def _refuse_absolute_paths(project: Path, tree: FolderTree, home: str) -> None:
@@ -134,7 +135,8 @@ def _refuse_absolute_paths(project: Path, tree: FolderTree, home: str) -> None:
     pattern = re.compile(rf"(?<![\w.~-])(?:{spellings})(?![\w.-])")
     for path, _ in tree.files():
         parts = Path(path).parts
-        if Path(path).suffix not in SEARCHED or path == JOB_FILE or is_left_out(path):
+        own = path in (JOB_FILE, "pyvenv.cfg")  # the second one if the folder is an environment
+        if Path(path).suffix not in SEARCHED or own or is_left_out(path):
             continue
         if places and not any(part.startswith(".") for part in parts):
             for number, line in enumerate(_lines(project / path), 1):
