@@ -108,6 +108,21 @@ CASES = """
                 p = list(p); super().__init__(p, {}); self.inner = torch.optim.SGD(p, lr=0.1)
             def step(self, closure=None): self.inner.step()
         train(Outer)
+    def in_backward(also=lambda: None):
+        net = model()
+        for each in net.parameters():
+            optimizer = torch.optim.SGD([each], lr=0.1)
+            each.register_post_accumulate_grad_hook(lambda _, optimizer=optimizer: optimizer.step())
+        for batch in loader():
+            net(batch).mean().backward()
+            also()
+    @case
+    def updated_in_backward(): in_backward()
+    @case
+    def updated_in_backward_with_a_dummy_step():
+        class Dummy(torch.optim.Optimizer):
+            def step(self, closure=None): pass
+        in_backward(Dummy([nn.Parameter(torch.zeros(1))], {}).step)
     @case
     def fork_loader():
         net = model(); optimizer = torch.optim.SGD(net.parameters())
@@ -145,6 +160,8 @@ EXPECTED = {
     "home_made_without_a_loader": (0, 10),
     "accumulated": (1, 22),
     "one_optimizer_that_calls_another": (5, 30),
+    "updated_in_backward": (5, 60),
+    "updated_in_backward_with_a_dummy_step": (5, 70),
     "fork_loader": (5, 30),
     "a_step_that_fails": (5, 40),
     "threads_that_load_ahead": (0, 0),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rocsteady.hangs.output import Progress
+from rocsteady.hangs.output import Progress, take_apart
 from rocsteady.hangs.values import Heartbeat
 from rocsteady.hangs.verdict import Verdict
 from rocsteady.model import RunState
@@ -11,7 +11,7 @@ from rocsteady.run.progress import AttemptProgress
 HEALTHY = Verdict(condition=RunState.HEALTHY, why="", quiet=0.0)
 
 
-def beat(step: int, base: int = 0, total: int | None = None) -> Heartbeat:
+def beat(step: int, base: int = 0, total: int | None = None, batches: int = 0) -> Heartbeat:
     return Heartbeat(
         pid=7,
         rank=None,
@@ -26,6 +26,7 @@ def beat(step: int, base: int = 0, total: int | None = None) -> Heartbeat:
         raised=False,
         total=total,
         base=base,
+        batches=batches,
         seconds_in={},
         longest_in={},
         histogram={},
@@ -126,3 +127,29 @@ def test_what_starts_at_the_beginning_needs_nobody_to_confirm_it() -> None:
     assert (
         reached(beat(7, total=400), before=3).own_step == 7
     )  # rocsteady_train.Loop, which would say
+
+
+def total_after(*printed: tuple[str, int], batches: int) -> list[int | None]:
+    """Return the total after each line that a script prints beside its steps."""
+    lines: list[Progress | None] = [None]
+    made = AttemptProgress(lambda: lines[-1], None)
+    totals = []
+    for number, (line, step) in enumerate(printed):
+        lines.append(take_apart(line).progress or lines[-1])
+        made.heartbeats = (beat(step, batches=batches),)
+        totals.append(made.seen(float(number), HEALTHY).total)
+    return totals
+
+
+def test_a_total_in_epochs_is_made_one_in_steps() -> None:
+    epochs = [(f"Epoch {n}/4: 50%|#####     | 50/100 [00:01<00:01]", 100 * n - 50) for n in (1, 2)]
+    assert total_after(*epochs, batches=100) == [400, 400]
+
+    accumulated = [(f"epoch {n} of 4", 25 * n + 2) for n in (1, 2, 3)]  # four batches to a step
+    assert total_after(*accumulated, batches=100)[-1] == 100
+
+
+def test_a_step_never_exceeds_its_total() -> None:
+    assert total_after(("Epoch 1/4", 3), ("Epoch 1/4", 30), batches=5) == [20, None]
+    assert total_after(("Epoch 1/4", 3), batches=0) == [None]  # 4 is not in steps
+    assert total_after(("12/100", 350), batches=0) == [None]

@@ -320,6 +320,7 @@ def _heartbeat(words: tuple[int, ...]) -> Heartbeat:
         ended=words[wire.W_END] != wire.RUNNING,
         raised=words[wire.W_END] == wire.RAISED,
         total=words[wire.W_TOTAL] or None,
+        batches=words[wire.W_LOADER_BATCHES],
         base=words[wire.W_BASE],
         save_failed=_told(words[wire.W_SAVE_FAILED]),
         not_finite=words[wire.W_NOT_FINITE],

@@ -15,6 +15,8 @@ from collections import OrderedDict
 from collections.abc import Iterator
 from typing import NamedTuple, TypeVar
 
+from msgspec.structs import replace
+
 from rocsteady.hangs.values import Output
 from rocsteady.model import Value
 from rocsteady.run.job.line_pattern import LINE, LinePattern
@@ -60,6 +62,7 @@ _NAMED = re.compile(
     r"(?:step|epoch|iteration|iter|batch)s?['\"]? ?[:=#\[(]? ?"
     r"([0-9]+)(\.[0-9]+)?(?: ?(?:/|of) ?([0-9]+))?"
 )
+_EPOCH_OF = re.compile(r"epochs?['\"]? ?[:=#\[(]? ?([0-9]+)(?:\.[0-9]+)? ?(?:/|of) ?([0-9]+)")
 _BARE_COUNT = re.compile(r"([0-9]+)it ?\[")  # tqdm without a total
 _PERCENT = re.compile(r"([0-9]+(?:\.[0-9]+)?) ?%")
 _ANY_NUMBER = re.compile(r"[0-9]+(?:\.[0-9]+)?")
@@ -212,6 +215,8 @@ class Progress(Value, frozen=True, kw_only=True):
     n: int
     total: int | None
     rate: float | None  # a second
+    epoch: int | None = None  # which is also n, if the line counts nothing else
+    epochs: int | None = None  # in all
 
 
 class PrintedLine(NamedTuple):
@@ -248,7 +253,9 @@ def take_apart(text: str) -> PrintedLine:
         counters=(*(n for n, _ in pairs), *(n + part for n, part, _ in named), *bare),
         numbers=tuple(_PERCENT.findall(still) if "%" in still else numbers),
         bar=bar,
-        progress=_progress(text, [*((n, total) for n, _, total in named), *pairs], bare),
+        progress=_with_epochs(
+            _progress(text, [*((n, total) for n, _, total in named), *pairs], bare), still.lower()
+        ),
     )
 
 
@@ -292,6 +299,13 @@ def _progress(text: str, counted: list[tuple[str, str]], bare: list[str]) -> Pro
     if total and int(n) > int(total):  # an address such as redis://cache:6379/0
         return None
     return Progress(n=int(n), total=int(total or 0) or None, rate=_rate(text))
+
+
+def _with_epochs(found: Progress | None, text: str) -> Progress | None:
+    counted = _EPOCH_OF.search(text) if found and "epoch" in text else None
+    if found is None or counted is None or max(map(len, counted.groups())) > MAX_DIGITS:
+        return found
+    return replace(found, epoch=int(counted[1]), epochs=int(counted[2]))
 
 
 def _rate(text: str) -> float | None:

@@ -23,6 +23,7 @@ class Heartbeat(Value, frozen=True, kw_only=True):
     ended: bool  # the script's own code is done
     raised: bool  # it ended by an exception
     total: int | None  # steps in all
+    batches: int = 0  # in an epoch, as the loader says; 0: not known
     base: int = 0  # the step that it went on from, where it told so
     save_failed: int | None = None  # step of the last checkpoint, if it could not be saved
     not_finite: int = 0  # the step since which the loss was not finite, without base; 0: never

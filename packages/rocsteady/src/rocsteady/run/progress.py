@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping
+from math import ceil
 
 from rocsteady.hangs.output import Progress
 from rocsteady.hangs.values import Heartbeat
@@ -179,6 +180,35 @@ class PrintedCounter:
         return self._most if alike else None
 
 
+MAX_EPOCH_DIFFERENCE = 0.1  # of an epoch's steps: they are read a little after it is printed
+
+
+class PrintedEpochs:
+    """How many steps all epochs have, where a script says how many epochs there are."""
+
+    def __init__(self) -> None:
+        self._count: int | None = None
+        self._seen: dict[int, int] = {}  # the steps that were made when an epoch was first printed
+
+    def update(self, printed: Progress, made: int) -> None:
+        if printed.epoch is not None and printed.epochs:
+            self._count = printed.epochs
+            self._seen.setdefault(printed.epoch, made)
+
+    def steps(self, batches: int) -> int | None:
+        """Return the steps in all: by the batches of the loader and the epochs that have passed.
+
+        The first that is printed is left out: a script may have resumed in the middle of it.
+        """
+        each, (_, *later) = batches, sorted(self._seen) or [0]
+        if len(later) > 1 and (made := self._seen[later[-1]] - self._seen[later[0]]) > 0:
+            each = round(made / (later[-1] - later[0]))
+            accumulated = max(1, round(batches / max(1, each)))  # batches to a step
+            if abs(batches / accumulated - each) <= each * MAX_EPOCH_DIFFERENCE:
+                each = ceil(batches / accumulated)
+        return self._count * each if self._count and each else None
+
+
 class AttemptProgress:
     """The steps of one attempt, as they are seen.
 
@@ -206,6 +236,7 @@ class AttemptProgress:
         self._step_times = step_times or StepTimes()
         self._printed = printed
         self._total = total
+        self._epochs = PrintedEpochs()
         self._first: int | None = None
         self._step = 0  # that was seen last
         self._signs = 0  # of work
@@ -286,17 +317,28 @@ class AttemptProgress:
             self._step = step
             self._step_times.add(time.time(), step)
         self._see_work(now, step)
-        own_total = next((beat.total for beat in self._counting if beat.total), None)
         return Sample(
             at=time.time(),
             step=step,
             verdict=verdict.condition,
             quiet=verdict.quiet,
             began_at=self._began_at,
-            total=self._total or own_total or (printed.total if printed else None),
+            total=self._total_of(step, printed),
             seconds_in=self.heartbeats[0].seconds_in if self.heartbeats else {},
             measured=dict(measured or {}),
         )
+
+    def _total_of(self, step: int, printed: Progress | None) -> int | None:
+        """Return the steps in all; None where nothing tells, or what does is below the step."""
+        total = self._total or next((beat.total for beat in self._counting if beat.total), None)
+        if total is None and printed is not None:
+            self._epochs.update(printed, self._made)
+            if not self._counting or self._counter.ahead is not None:
+                total = printed.total
+            else:
+                batches = max((beat.batches for beat in self._counting), default=0)
+                total = self._epochs.steps(batches)
+        return total if total is None or step <= total else None
 
     def _see_work(self, now: float, step: int) -> None:
         """Note when work goes on that may be lost; also by pages that do not count it."""

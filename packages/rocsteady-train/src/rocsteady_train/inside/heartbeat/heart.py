@@ -59,6 +59,7 @@ class Heart:
         "cycle_beats",
         "due",
         "facts",
+        "fused",
         "hooks",
         "opened",
         "phase",
@@ -81,6 +82,7 @@ class Heart:
         self.due = 0  # when the next beat goes through ``late``; NEVER once it is of no use
         self.beats = self.steps = 0
         self.phase = STARTING
+        self.fused = False  # an optimizer was stepped in the last backward
         self.thread = 0  # that trains; 0 is "not known"
         self.trained = False  # it is known for more than asking a loader for data
         self.cycle = -1  # the phase at whose return the tally is closed; -1: none is open

@@ -54,8 +54,14 @@ def step_hooks(heart: Heart, look: Callable[[Any], None]) -> tuple[StepHook, Ste
             if after == -1 or (now > heart.due and heart.late(now, after)):
                 return
             words = heart.words
-            words[8] = steps = heart.steps = heart.steps + 1
-            words[12] = now
+            steps = heart.steps
+            if after == 3:  # noqa: PLR2004 - in a backward, which is one step however many update
+                heart.fused = True
+            elif heart.fused:
+                heart.fused = False  # that backward was counted; this only goes through the motions
+            else:
+                words[8] = steps = heart.steps = steps + 1
+                words[12] = now
             words[10] = heart.phase = 2 if after == 4 else after  # noqa: PLR2004 - see above
             words[11] = now
             after = -1
@@ -113,6 +119,7 @@ def around_backward(heart: Heart, original: Any) -> Any:
                 words[9] = heart.beats = heart.beats + 2
                 words[10] = heart.phase = 3
                 words[11] = now
+                heart.fused = False
         except Exception as error:
             heart.stop(error)
         try:
@@ -122,6 +129,9 @@ def around_backward(heart: Heart, original: Any) -> Any:
                 now = clock()
                 if after != -1 and not (now > heart.due and heart.late(now, after)):
                     words = heart.words
+                    if heart.fused:  # the weights were updated in it
+                        words[8] = heart.steps = heart.steps + 1
+                        words[12] = now
                     words[10] = heart.phase = after
                     words[11] = now
             except Exception as error:
