@@ -264,13 +264,22 @@ class _Graph:
         A process often holds both ends of its pipes, and all processes of a tree share the locks of
         multiprocessing. The proof counts all their threads. But whoever reads from a worker waits
         for the worker, and a worker in a shared lock is where a person should look: threads beside
-        them, such as a progress bar's, say nothing about how the work goes.
+        them, such as a progress bar's, say nothing about how the work goes. Nor does a main thread
+        that polls while another one trains.
         """
         if blocked.holds_both:
             return [other for other in enders if other[0] != key[0]]
+        if key in self._roots and self._threads[key][1].wait is Wait.LOCK:
+            return [other for other in enders if not self._looks_in_on(key, other)]
         if self._threads[key][1].wait is Wait.LOCK and key not in self._roots:
             return [other for other in enders if other[0] == key[0]]
         return enders
+
+    def _looks_in_on(self, trains: Key, other: Key) -> bool:
+        """Whether the main thread waits for another that trains, and asks now and then."""
+        main = self._threads[other][1]
+        polls = main.wait is Wait.SLEEP or (main.blocked is not None and main.blocked.left)
+        return other == (trains[0], trains[0]) and other not in self._roots and bool(polls)
 
     def _by_kind(self, key: Key, blocked: Blocked) -> Activity:
         thread = self._threads[key][1]
