@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from rocsteady.hangs.snapshot import NO_PYTHON, in_native_code, take_snapshot
-from rocsteady.hangs.stacks import NOT_INSTALLED, NativeStacks, find_py_spy
+from rocsteady.hangs.stacks import NOT_INSTALLED, NativeStacks, find_py_spy, short
 from rocsteady.hangs.values import ProcessSeen, Snapshot, ThreadSeen, Wait
 
 if TYPE_CHECKING:
@@ -304,3 +304,16 @@ def test_a_tree_without_python_says_so(start: Start) -> None:
 
     assert (seen.stacks, seen.why_no_stacks) == (False, NO_PYTHON)
     assert not any(process.python for process in seen.processes)
+
+
+def test_a_package_outside_of_the_project_is_not_the_users_own_code(tmp_path: Path) -> None:
+    library, project = tmp_path / "opt" / "trainer" / "engine", tmp_path / "home" / "project"
+    for folder in (library, project / "models"):
+        folder.mkdir(parents=True)
+        (folder / "__init__.py").touch()
+    (library.parent / "__init__.py").touch()
+    own = (f"{project}/",)
+
+    assert short(f"{library}/loop.py", own) == "site-packages/trainer/engine/loop.py"
+    assert short(f"{project}/models/net.py", own) == "models/net.py"
+    assert short(f"{tmp_path}/opt/tool.py", own) == "opt/tool.py"  # a script, in no package

@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import timedelta
 
+import msgspec
 import pytest
 
 from rocsteady.hangs.judgment import interrupted
-from rocsteady.hangs.values import ProcessSeen, ThreadSeen, Wait
+from rocsteady.hangs.snapshot_reading import read
+from rocsteady.hangs.values import ProcessSeen, Snapshot, ThreadSeen, Wait
 from rocsteady.hangs.verdict import Patience
+from rocsteady.hangs.wait_graph import wait_set
 from rocsteady.model import RunState
 from tests.hangs.verdicts.simulate import (
     TORCH,
@@ -24,6 +27,7 @@ from tests.hangs.verdicts.simulate import (
     Tree,
     fetching,
     first,
+    known,
     openmp,
     process,
     thread,
@@ -466,3 +470,32 @@ def test_a_script_that_caught_an_interrupt_is_not_proven_to_hang_for_minutes() -
     hung = first(simulation.said, RunState.HUNG)
     assert hung is not None
     assert 300 <= hung.at - began <= 310
+
+
+def test_a_snapshot_that_could_not_be_read_does_not_refute_the_others() -> None:
+    stuck = thread(TRAINER, Wait.LOCK, "main (/home/u/train.py:40)")
+    unread = msgspec.structs.replace(stuck, frames=None)
+    simulation = Simulation()
+    simulation.run(Steps(seconds=6))
+    began = simulation.now
+
+    def tree(now: float) -> tuple[ProcessSeen, ...]:
+        return (process(TRAINER, unread if 3 < now < 4.2 else stuck),)
+
+    simulation.run(Quiet(seconds=30, tree=tree))
+
+    hung = first(simulation.said, RunState.HUNG)
+    assert hung is not None
+    assert hung.at - began <= 6
+
+
+def test_the_line_is_that_of_the_thread_that_trains_not_of_the_one_that_joins_or_polls() -> None:
+    page = Page(step=99, beats=500)
+    trains = thread(7, Wait.LOCK, "train (/home/u/train.py:9)")
+    join = "Thread.join (/usr/lib/python3.12/threading.py:1149)", "<module> (/home/u/train.py:20)"
+    waits = [thread(TRAINER, Wait.LOCK, *join), thread(TRAINER, Wait.SLEEP, join[1])]
+    for main in waits:
+        snapshot = Snapshot(at=1.0, processes=(process(TRAINER, main, trains),), stacks=True)
+        beats = (msgspec.structs.replace(page.heartbeat(), thread=7),)
+        found = wait_set(snapshot, beats, known())
+        assert read(None, snapshot, found, beats, known()).place == "train.py:9 train"

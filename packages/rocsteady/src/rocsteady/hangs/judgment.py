@@ -179,6 +179,11 @@ def withdrawn(pulse: Pulse, waited: float) -> Pulse:
     return msgspec.structs.replace(pulse, ended=ended)
 
 
+def is_read(pulse: Pulse) -> bool:
+    """Whether the last snapshot says anything about the proof."""
+    return pulse.before is None or not pulse.sets or pulse.sets[-1].at == pulse.before.at
+
+
 def interrupted(pulse: Pulse, at: float) -> Pulse:
     """Go on after a ^C that the script was sent: if it catches it, its wait may have ended by it.
 
@@ -240,7 +245,13 @@ def _blame(pulse: Pulse) -> Blame | None:
 
 
 def _sets(sets: tuple[WaitSet, ...], found: WaitSet) -> tuple[WaitSet, ...]:
-    """Go on with a row of snapshots that found the same closed set, or begin another."""
+    """Go on with a row of snapshots that found the same closed set, or begin another.
+
+    One that could not be read, as on a busy machine, neither confirms nor refutes the others.
+    """
+    unread = bool(found.exits) and all(each.way is WayOut.UNREAD for each in found.exits)
+    if sets and sets[-1].closed and unread:
+        return sets
     goes_on = bool(sets) and sets[-1].closed and found.closed and not changed(sets[-1], found)
     return (*sets, found)[-MAX_SETS:] if goes_on else (found,)
 

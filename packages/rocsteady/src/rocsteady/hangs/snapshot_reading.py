@@ -5,12 +5,28 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-from rocsteady.hangs.stack_frames import KnownWaits, has_users_code, in_collective, is_torchs
+from rocsteady.hangs.stack_frames import (
+    KnownWaits,
+    below_users_code,
+    has_users_code,
+    in_collective,
+    is_of,
+    is_torchs,
+)
 from rocsteady.hangs.values import Heartbeat, ProcessSeen, Snapshot, ThreadSeen, Wait
 from rocsteady.hangs.wait_set import IDLE_SHARE, Activity, Member, WaitSet
 from rocsteady.model import Value
 
 HELD = (Activity.STOPPED, Activity.DEBUGGED)
+# Functions of Python that wait for other threads of the process.
+FOR_THREADS = {
+    "threading.py": ("join", "_shutdown"),
+    "concurrent/futures/_base.py": ("result", "exception", "wait", "as_completed"),
+    "futures/_base.py": ("result", "exception", "wait", "as_completed"),
+    "concurrent/futures/thread.py": ("shutdown",),
+    "futures/thread.py": ("shutdown",),
+    "asyncio/base_events.py": ("run_forever",),  # or for one of its own tasks
+}
 BETWEEN_PROCESSES = (Wait.TREE, Wait.CHILD)
 BUSY_SHARE = 0.5  # of a core: a child above it works, even if it is not known who waits for it
 BAR_RATE = 64 << 10  # bytes a second: a progress bar redrawn ten times a second writes 20 KiB
@@ -88,10 +104,25 @@ def _reading(  # noqa: PLR0913 - all that a reading is made of
 
 
 def _place(member: Member, members: tuple[Member, ...]) -> str:
-    """Name the line of a thread, or of one that waits for it if it has no code of the user's."""
+    """Name the line of a thread, or of one near it if it has no code of the user's.
+
+    A main thread that only waits for others to end has none; else it is one that waits for it, or
+    the one that trains.
+    """
+    others = (other for other in members if other.key in member.enders and waits_for_thread(member))
     waiting = (other for other in members if member.process.pid in _awaited(other))
-    users = (each for each in (member, *waiting) if has_users_code(each.thread.frames))
-    return next(users, member).place
+    training = (other for other in members if other.trains)
+    near = (member, *others, *waiting, *training)
+    return next((each for each in near if has_users_code(each.thread.frames)), member).place
+
+
+def waits_for_thread(member: Member) -> bool:
+    """Whether it waits for the end, or the result, of another thread of its process."""
+    return member.thread.wait in (Wait.LOCK, Wait.TREE) and any(
+        frame.partition(" (")[0].rpartition(".")[2] in functions and is_of(frame, file)
+        for frame in below_users_code(member.thread.frames)
+        for file, functions in FOR_THREADS.items()
+    )
 
 
 def _awaited(member: Member) -> set[int]:
@@ -114,21 +145,30 @@ def _nothing_to_see(now: Snapshot, heartbeats: tuple[Heartbeat, ...]) -> Reading
 
 def _to_blame(found: list[Member], known: KnownWaits) -> Member:
     """Choose whom to name: the end of a chain of waits before those who wait for it."""
-    return min(enumerate(found), key=lambda item: (*_innocence(item[1], known), item[0]))[1]
+    working = {
+        each.process.pid
+        for each in found
+        if has_users_code(each.thread.frames) and not waits_for_thread(each)
+    }
+    joined = {each.process.pid for each in found if waits_for_thread(each)} & working
+    return min(enumerate(found), key=lambda item: (*_innocence(item[1], known, joined), item[0]))[1]
 
 
-def _innocence(member: Member, known: KnownWaits) -> tuple[bool, bool, bool, bool]:
+def _innocence(member: Member, known: KnownWaits, joined: set[int]) -> tuple[bool, ...]:
     """Order members by how little they explain; the first that differs decides.
 
-    Threads beside the main one, such as OpenMP's, wait because the main one gives them no work.
-    Those that wait for other processes or ranks are held up by them. A worker explains a trainer
-    that waits for it. A trainer inside of PyTorch may be in a collective of the backward, which
-    only native stacks would show.
+    In a process of ``joined``, threads wait for others of it, which are at code of the user's:
+    those explain it. Threads beside the main one, such as OpenMP's, wait because the main one gives
+    them no work. Those that wait for other processes or ranks are held up by them. A worker
+    explains a trainer that waits for it. A trainer inside of PyTorch may be in a collective of the
+    backward, which only native stacks would show.
     """
     thread = member.thread
     waits_for_others = thread.wait in BETWEEN_PROCESSES or in_collective(thread, known)
     in_torch = member.trains and is_torchs(thread.frames)
     beside = not (member.is_main or member.trains)
+    if member.process.pid in joined:
+        beside = waits_for_thread(member) or not has_users_code(thread.frames)
     return beside, waits_for_others, member.trains, in_torch
 
 

@@ -51,9 +51,20 @@ def is_torchs(frames: Sequence[str] | None) -> bool:
     return bool(TORCHS.search(outermost))
 
 
+def own_part(frames: Sequence[str] | None) -> Sequence[str]:
+    """Leave out what a process that multiprocessing forked has from its parent's stack."""
+    frames = frames or ()
+    forked = (
+        number
+        for number, frame in enumerate(frames)
+        if "_launch" in frame and is_of(frame, "multiprocessing/popen_fork.py")
+    )
+    return frames[: next(forked, len(frames))]
+
+
 def has_users_code(frames: Sequence[str] | None) -> bool:
     """Whether a thread is in code of the user's own, or in what that calls."""
-    return any(is_users_file(path_of(frame)) for frame in frames or ())
+    return any(is_users_file(path_of(frame)) for frame in own_part(frames))
 
 
 def below_users_code(frames: Sequence[str] | None) -> Sequence[str]:
@@ -78,5 +89,5 @@ def place_of(frames: Sequence[str] | None) -> str:
     if not frames:
         return ""
     named = [frame for frame in frames if path_of(frame) != UNRESOLVED] or frames
-    own = (frame for frame in named if is_users_file(path_of(frame)))
+    own = (frame for frame in own_part(named) if is_users_file(path_of(frame)))
     return place_of_frame(next(own, named[0]))

@@ -9,6 +9,7 @@ Local variables are never taken.
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import re
 import shutil
@@ -48,6 +49,7 @@ NOT_NOW = "it is stopped, traced, stuck in the kernel, or in a call that a stop 
 LATE = "py-spy did not answer in time"
 
 _INSTALLED = re.compile(r"/((?:site|dist)-packages/|python3\.\d+/(?!(?:site|dist)-packages/))")
+ROOTS = (".git", "pyproject.toml", "setup.py", "setup.cfg")  # what the folder of a project has
 LIMIT = 1024 * 1024  # bytes of one process
 PAUSE = 0.05  # seconds between snapshots; a file that stays as it is for so long is whole
 
@@ -152,23 +154,25 @@ class _PySpyTries:
         answer = ask(command, within=left, limit=DUMP_LIMIT, complaints=True)
         if answer.outcome is not AnswerKind.ANSWERED and "--nonblocking" not in how:
             _let_go(self._pid)
-        found = _read(answer, native="--native" in how)
+        found = _read(answer, own_folders(self._pid), native="--native" in how)
         if found is None:
             self._why = _complaint(answer)
         return found
 
 
-def _read(answer: Answer, *, native: bool) -> tuple[ThreadStack, ...] | None:
+def _read(
+    answer: Answer, folders: tuple[str, ...], *, native: bool
+) -> tuple[ThreadStack, ...] | None:
     if answer.outcome is not AnswerKind.ANSWERED or answer.exit_code != 0:
         return None
     try:
         threads = _DUMP.decode(answer.text[answer.text.find("[") :])
     except msgspec.DecodeError:
         return None
-    return tuple(_stack(thread, native=native) for thread in threads)
+    return tuple(_stack(thread, folders, native=native) for thread in threads)
 
 
-def _stack(thread: _PySpyThread, *, native: bool) -> ThreadStack:
+def _stack(thread: _PySpyThread, folders: tuple[str, ...], *, native: bool) -> ThreadStack:
     innermost = next(
         (index for index, frame in enumerate(thread.frames) if not frame.module),
         len(thread.frames),
@@ -177,7 +181,7 @@ def _stack(thread: _PySpyThread, *, native: bool) -> ThreadStack:
         tid=thread.os_thread_id or 0,  # older Pythons do not tell it
         name=thread.thread_name or "",
         frames=tuple(
-            f"{frame.name} ({_short(frame.filename)}:{frame.line})"
+            f"{frame.name} ({short(frame.filename, folders)}:{frame.line})"
             for frame in thread.frames
             if not frame.module
         ),
@@ -187,11 +191,47 @@ def _stack(thread: _PySpyThread, *, native: bool) -> ThreadStack:
     )
 
 
-def _short(filename: str) -> str:
-    """Keep of an installed file what is below its root, of the user's own the last two parts."""
+def short(filename: str, folders: tuple[str, ...] = ()) -> str:
+    """Keep of an installed file what is below its root, of the user's own the last two parts.
+
+    A package that lies elsewhere, as one that was built in its source tree or is on PYTHONPATH, is
+    as good as installed, if it is outside of the ``folders`` that are the user's.
+    """
     path = filename.replace("\\", "/")
     installed = _INSTALLED.search(path)
-    return path[installed.start(1) :] if installed else "/".join(path.split("/")[-2:])
+    if installed:
+        return path[installed.start(1) :]
+    if path.startswith("/") and folders and not path.startswith(folders):
+        root = _above_package(path)
+        if root:
+            return "site-packages/" + path[len(root) + 1 :]
+    return "/".join(path.split("/")[-2:])
+
+
+@functools.cache
+def _above_package(path: str) -> str:
+    """Return the folder that a package is in; "" if the file is in none."""
+    packages = [each for each in Path(path).parents if (each / "__init__.py").exists()]
+    return str(packages[-1].parent) if packages and packages[0] == Path(path).parent else ""
+
+
+@functools.lru_cache(maxsize=1000)
+def own_folders(pid: int) -> tuple[str, ...]:
+    """Return the folders whose code is the user's: the project that a process was started in."""
+    try:
+        here = Path(procfs.link(f"{procfs.PROC}/{pid}/cwd"))
+        words = procfs.read(f"{procfs.PROC}/{pid}/cmdline").split(b"\0")
+    except OSError:
+        return ()
+    scripts = [here / os.fsdecode(word) for word in words if word.endswith(b".py")]
+    return tuple(f"{_project(folder)}/" for folder in {here, *(each.parent for each in scripts)})
+
+
+def _project(folder: Path) -> Path:
+    """Return the nearest folder above that is a project; the folder itself if there is none."""
+    folder = folder.resolve()
+    above = (each for each in (folder, *folder.parents) if any((each / n).exists() for n in ROOTS))
+    return next(above, folder)
 
 
 def _complaint(answer: Answer) -> str:

@@ -64,6 +64,7 @@ class WayOut(Enum):
     DEVICE = "device"  # a GPU that may yet finish
     RUNS = "runs"
     MOVED = "moved"  # between two snapshots
+    UNREAD = "unread"  # a stack that could not be read, this time
     UNKNOWN = "unknown"  # whatever is not understood
 
 

@@ -112,7 +112,9 @@ class _Graph:
         return WaitSet(
             at=self._snapshot.at,
             members=tuple(
-                member if key in involved else replace(member, bystander=True)
+                member
+                if key in involved and not self._looks_in_on_training(key)
+                else replace(member, bystander=True)
                 for key, member in members.items()
             ),
             exits=tuple(self._exits),
@@ -200,7 +202,7 @@ class _Graph:
             self._out(key, WayOut.RUNS, "runs")
             return _Answer(Activity.RUNS)
         if leads and process.python and (thread.frames is None or not self._snapshot.stacks):
-            self._out(key, WayOut.UNKNOWN, "has no stack that could be read")
+            self._out(key, WayOut.UNREAD, "has no stack that could be read")
             return _Answer(Activity.WAITS_OUTSIDE)
         if thread.blocked is None:
             return _Answer(Activity.WAITS_OUTSIDE)
@@ -264,22 +266,20 @@ class _Graph:
         A process often holds both ends of its pipes, and all processes of a tree share the locks of
         multiprocessing. The proof counts all their threads. But whoever reads from a worker waits
         for the worker, and a worker in a shared lock is where a person should look: threads beside
-        them, such as a progress bar's, say nothing about how the work goes. Nor does a main thread
-        that polls while another one trains.
+        them, such as a progress bar's, say nothing about how the work goes.
         """
         if blocked.holds_both:
             return [other for other in enders if other[0] != key[0]]
-        if key in self._roots and self._threads[key][1].wait is Wait.LOCK:
-            return [other for other in enders if not self._looks_in_on(key, other)]
         if self._threads[key][1].wait is Wait.LOCK and key not in self._roots:
             return [other for other in enders if other[0] == key[0]]
         return enders
 
-    def _looks_in_on(self, trains: Key, other: Key) -> bool:
-        """Whether the main thread waits for another that trains, and asks now and then."""
-        main = self._threads[other][1]
-        polls = main.wait is Wait.SLEEP or (main.blocked is not None and main.blocked.left)
-        return other == (trains[0], trains[0]) and other not in self._roots and bool(polls)
+    def _looks_in_on_training(self, key: Key) -> bool:
+        """Whether this main thread polls, while another thread of its process trains."""
+        thread = self._threads[key][1]
+        polls = thread.wait is Wait.SLEEP or (thread.blocked is not None and thread.blocked.left)
+        main = key[0] == key[1] and key not in self._roots
+        return main and bool(polls) and any(pid == key[0] for pid, _ in self._roots)
 
     def _by_kind(self, key: Key, blocked: Blocked) -> Activity:
         thread = self._threads[key][1]

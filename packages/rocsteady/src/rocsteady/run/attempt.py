@@ -28,6 +28,7 @@ from rocsteady.hangs.judgment import (
     Pulse,
     begin,
     interrupted,
+    is_read,
     judge,
     learn,
     occupied,
@@ -367,15 +368,22 @@ class Attempt:
         return self._end(child, outcome, ended.exit, found, pids)
 
     def _confirmed(self, child: AttemptProcesses) -> bool:
-        """Check once more, right before the signal; a run that moved meanwhile is left alone."""
-        progress, since = self._pulse.progress, self._pulse.waited_from
-        for _ in range(LAST_SNAPSHOTS):  # one that fails on a busy machine refutes nothing
+        """Check once more, right before the signal; a run that moved meanwhile is left alone.
+
+        Where no snapshot could be read, as on a busy machine, the next tick asks again.
+        """
+        progress, since, hung = self._pulse.progress, self._pulse.waited_from, False
+        for _ in range(LAST_SNAPSHOTS):
             self._take_snapshot(child)
             self._pulse = occupied(self._pulse, time.monotonic())
-            if self._tick(child, alive=True).condition is RunState.HUNG:
+            hung = self._tick(child, alive=True).condition is RunState.HUNG
+            if hung and is_read(self._pulse):
                 return True
             if self._pulse.progress != progress:
                 break
+        else:
+            if hung:
+                return False
         self._pulse = withdrawn(self._pulse, time.monotonic() - since)
         self._messages.withdrawn()
         return False
