@@ -22,8 +22,8 @@ import msgspec
 import torch.distributed as dist
 from rocsteady_train.integrations.torchrun_channels import DECISION, HangChannel, HostChannel
 
-from rocsteady.hangs.blame import RankRecord, WaitsFor
 from rocsteady.hangs.verdict import HostSummary, job_blame, job_hangs
+from rocsteady.model import RankRecord, WaitsFor
 from rocsteady.run.host_decision import HostDecision, Weight, choose
 
 HOUR, INCIDENTS, RANKS = 3600, 20, 8

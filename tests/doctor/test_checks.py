@@ -22,8 +22,8 @@ from rocsteady.doctor.facts import Facts, gather
 from rocsteady.doctor.knowledge.reader import Knowledge
 from rocsteady.doctor.machine.machine import Machine
 from rocsteady.doctor.machine.rocm import Cache
-from rocsteady.doctor.machine.root import Disk
 from rocsteady.doctor.machine.system import SetVariable
+from rocsteady.system.root import Disk
 
 if TYPE_CHECKING:
     from tests.conftest import Recorded

@@ -18,11 +18,11 @@ from rocsteady.doctor.facts import (
     gather,
     release_arches,
 )
-from rocsteady.doctor.machine.disk_root import DiskRoot
 from rocsteady.doctor.machine.machine import Machine, examine
 from rocsteady.doctor.machine.python_env import PythonEnv
 from rocsteady.doctor.machine.recording import Recording, read_recording
 from rocsteady.doctor.machine.torch_build import TorchBuild
+from rocsteady.system.disk_root import DiskRoot
 
 if TYPE_CHECKING:
     from tests.conftest import Recorded

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rocsteady.hangs.line_pattern import LinePattern
 from rocsteady.hangs.output import KEPT, LogCount, OutputCounter, Progress
-from rocsteady.run.job.line_pattern import LinePattern
 
 EPISODE = r"episode (?P<n>[\d,]+)(?:/(?P<total>\d+))?"
 

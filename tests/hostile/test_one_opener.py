@@ -23,7 +23,7 @@ MAY = {
     "system/": "descriptors of its own; files of the kernel",
     "doctor/knowledge/": "data that comes with rocsteady, or that the user has named as such",
     "doctor/knowledge_report.py": "a file of the installation itself",
-    "doctor/machine/disk_root.py": "has the same rules, below a root",
+    "system/disk_root.py": "has the same rules, below a root",
     "probe/folders.py": "regular files of the project, which it has listed",
     "store/writer.py": "a folder, to make its names durable",
     "checkpoints/tensor_files.py": "writes new files",

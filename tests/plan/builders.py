@@ -6,9 +6,9 @@ from msgspec.structs import replace
 
 from rocsteady.doctor.knowledge.values import Confidence, Fix, Severity
 from rocsteady.doctor.values import Finding
-from rocsteady.model import Strategy
+from rocsteady.model import Risk, Strategy
 from rocsteady.plan.trials import TrialResult
-from rocsteady.plan.values import Basis, Finish, Option, Pace, Plan, Risk
+from rocsteady.plan.values import Basis, Finish, Option, Pace, Plan
 
 HOUR = 3600.0
 

@@ -6,9 +6,9 @@ import pytest
 from builders import option, pace, plan
 from msgspec.structs import replace
 
-from rocsteady.model import Strategy
+from rocsteady.model import Risk, Strategy
 from rocsteady.plan.ranking import in_time, ranked, take, too_dear
-from rocsteady.plan.values import Basis, Option, Risk
+from rocsteady.plan.values import Basis, Option
 
 CASES: dict[str, tuple[list[Option], str]] = {
     "in time before late, though it takes longer to set up": (

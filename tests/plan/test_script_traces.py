@@ -6,6 +6,7 @@ from pathlib import Path, PurePosixPath
 
 import pytest
 
+from rocsteady.hangs.line_pattern import LinePattern
 from rocsteady.plan.script_traces import (
     LogCounter,
     _apart,
@@ -14,7 +15,6 @@ from rocsteady.plan.script_traces import (
     of_the_job,
     read_printed,
 )
-from rocsteady.run.job.line_pattern import LinePattern
 
 STAMP = "2026-11-15T10:00:{second:02}.000Z "
 BEGAN = 1794736800.0  # 2026-11-15T10:00:00Z

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from rocsteady.hangs.blame import Blame, RankRecord, Sign
 from rocsteady.model import (
+    Blame,
     Certainty,
     Failure,
     Fingerprint,
     IntentKind,
     Outcome,
+    RankRecord,
     Role,
     RunOutcome,
     RunState,
+    Sign,
     Strategy,
 )
 from rocsteady.report.story import IncidentEvidence, RunFacts, Story, build_story

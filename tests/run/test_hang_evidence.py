@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rocsteady.hangs.blame import Blame, RankRecord, Sign
+from rocsteady.model import Blame, RankRecord, Sign
 from rocsteady.run.hang_evidence import more_telling
 
 ALIKE = Blame(sign=Sign.NONE, why="no rank stands out", compared=2)

@@ -6,11 +6,10 @@ from typing import cast
 
 import pytest
 
-from rocsteady.hangs.blame import Blame, RankRecord, Sign
 from rocsteady.hangs.values import Wait
 from rocsteady.hangs.verdict import Verdict
 from rocsteady.hangs.wait_set import Activity, Member, WaitSet
-from rocsteady.model import RunState
+from rocsteady.model import Blame, RankRecord, RunState, Sign
 from rocsteady.run.announcer import Announcer
 from rocsteady.run.verdict_messages import VerdictMessages
 from tests.hangs.verdicts.simulate import process, thread

@@ -13,13 +13,15 @@ from pathlib import Path
 
 import msgspec
 
+from rocsteady.colours import GREEN, RED, YELLOW
 from rocsteady.doctor.values import Diagnosis
-from rocsteady.model import Observation, Outcome, ProbeOutcome, RunOutcome, RunState, Strategy
-from rocsteady.plan.values import Basis, Finish, Limit, Option, Pace, Plan, Price, Risk
+from rocsteady.model import Observation, Outcome, ProbeOutcome, Risk, RunOutcome, RunState, Strategy
+from rocsteady.plan.values import Basis, Finish, Limit, Option, Pace, Plan, Price
 from rocsteady.probe.values import DrillResult, FaultResult, ProbeLine
 from rocsteady.report.html import render_markdown
 from rocsteady.report.story import RunFacts, build_story
 from rocsteady.run.announcer import Announcer
+from rocsteady.run.run_watcher import RankView, WatchView
 from rocsteady.screens.doctor import render_diagnosis
 from rocsteady.screens.plan import render_option, render_plan
 from rocsteady.screens.probe import (
@@ -30,8 +32,7 @@ from rocsteady.screens.probe import (
     title_column,
 )
 from rocsteady.screens.runs import render_runs
-from rocsteady.screens.screen import GREEN, RED, YELLOW, layout, show
-from rocsteady.screens.watch import RankView, WatchView
+from rocsteady.screens.screen import layout, show
 from rocsteady.store.values import (
     AttemptRecord,
     Bucket,

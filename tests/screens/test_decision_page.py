@@ -12,7 +12,8 @@ from builders import HOUR, option, pace
 from builders import plan as plan_of
 from msgspec.structs import replace
 
-from rocsteady.plan.values import Basis, Finish, Option, Plan, Price, Risk
+from rocsteady.model import Risk
+from rocsteady.plan.values import Basis, Finish, Option, Plan, Price
 from rocsteady.screens.decision_page import (
     Change,
     DecisionPage,

@@ -16,7 +16,8 @@ from json_schemas import plan_schema
 from msgspec.structs import replace
 from samples import PLAN
 
-from rocsteady.plan.values import Basis, Finish, Limit, Option, Pace, Plan, Price, Risk
+from rocsteady.model import Risk
+from rocsteady.plan.values import Basis, Finish, Limit, Option, Pace, Plan, Price
 from rocsteady.screens.plan import chance, clean, cost, limits, pace, render_plan, setup
 
 H, D = 3600.0, 86400.0

@@ -10,18 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from terminal import Terminal
 
+from rocsteady.colours import RED, coloured
 from rocsteady.screens import screen
-from rocsteady.screens.screen import (
-    NARROW,
-    RED,
-    WIDE,
-    Column,
-    Page,
-    Progress,
-    coloured,
-    progress,
-    wrapped,
-)
+from rocsteady.screens.screen import NARROW, WIDE, Column, Page, Progress, progress, wrapped
 
 TEXT = "The quick brown fox jumps over the lazy dog and comes back for more of the same."
 COMMAND = "rocsteady run --resume calm-otter --with loader-inline -- python train.py --epochs 90"

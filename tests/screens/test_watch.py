@@ -15,9 +15,10 @@ from textual.pilot import Pilot
 
 from rocsteady.errors import RocsteadyError
 from rocsteady.model import IntentKind, RunOutcome
+from rocsteady.run.run_watcher import RankView, WatchView
 from rocsteady.run.watch_requests import RequestKind
 from rocsteady.screens import watch_app
-from rocsteady.screens.watch import RankView, WatchView, odd_ranks, state_in_words
+from rocsteady.screens.watch import odd_ranks, state_in_words
 from rocsteady.screens.watch_app import Controls, WatchApp
 from rocsteady.store.values import Intent, Run, RunLine
 

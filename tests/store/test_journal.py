@@ -13,14 +13,17 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from rocsteady.errors import JournalError
-from rocsteady.hangs.blame import Blame, RankRecord, Sign, WaitsFor
 from rocsteady.model import (
+    Blame,
     Fingerprint,
     IntentKind,
     Outcome,
+    RankRecord,
     RunOutcome,
     RunState,
+    Sign,
     Strategy,
+    WaitsFor,
 )
 from rocsteady.store.identity import this_process
 from rocsteady.store.journal import Journal

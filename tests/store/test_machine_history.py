@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from rocsteady.doctor.machine.disk_root import DiskRoot
 from rocsteady.model import IntentKind, Observation, ProbeOutcome, Strategy
 from rocsteady.store.database import MEMORY
 from rocsteady.store.identity import machine_fingerprint, script_fingerprint, this_process
@@ -25,6 +24,7 @@ from rocsteady.store.values import (
     Takedown,
     Unfinished,
 )
+from rocsteady.system.disk_root import DiskRoot
 
 PHASES = {"data": StaysRecord(count=5, longest=0.9, histogram=(0, 3, 2))}
 

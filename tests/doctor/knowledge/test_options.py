@@ -18,7 +18,7 @@ from rocsteady.doctor.knowledge.options import (
     wheels_for,
 )
 from rocsteady.doctor.knowledge.reader import DATA, DataFolder
-from rocsteady.plan.values import Risk
+from rocsteady.model import Risk
 
 if TYPE_CHECKING:
     from rocsteady.doctor.knowledge.reader import Knowledge

@@ -15,9 +15,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rocsteady.doctor.machine.disk_root import DiskRoot, filesystem_of
-from rocsteady.doctor.machine.root import TEXT_LIMIT, Device
 from rocsteady.doctor.machine.view import Unread, View
+from rocsteady.system.disk_root import DiskRoot, filesystem_of
+from rocsteady.system.root import TEXT_LIMIT, Device
 
 if os.name == "nt":
     pytest.skip("needs Linux", allow_module_level=True)

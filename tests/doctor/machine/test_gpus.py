@@ -10,7 +10,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from rocsteady.doctor.machine.disk_root import DiskRoot
 from rocsteady.doctor.machine.gpus import (
     NODES,
     PCI,
@@ -29,7 +28,8 @@ from rocsteady.doctor.machine.gpus import (
     survey_gpus,
 )
 from rocsteady.doctor.machine.recording import Entry
-from rocsteady.doctor.machine.root import Device, User
+from rocsteady.system.disk_root import DiskRoot
+from rocsteady.system.root import Device, User
 from tests.doctor.machine.recorded_files import Files, view_of
 
 GIB = 1024**3

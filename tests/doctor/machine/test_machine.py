@@ -13,7 +13,6 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from rocsteady.doctor.machine.disk_root import DiskRoot
 from rocsteady.doctor.machine.gpus import NODES
 from rocsteady.doctor.machine.machine import Machine, changes, examine, software_of
 from rocsteady.doctor.machine.recording import (
@@ -28,6 +27,7 @@ from rocsteady.doctor.machine.system import SetVariable
 from rocsteady.doctor.machine.windows import ADAPTERS
 from rocsteady.errors import ExaminationError, RecordingError
 from rocsteady.store.redaction import Redactor
+from rocsteady.system.disk_root import DiskRoot
 from tests.doctor.machine.recorded_files import Files, root_of
 
 if TYPE_CHECKING:

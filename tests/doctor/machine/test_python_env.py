@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rocsteady.doctor.machine.disk_root import DiskRoot
 from rocsteady.doctor.machine.python_env import PythonEnv, find_python, torch_folder
 from rocsteady.doctor.machine.recording import Entry
 from rocsteady.doctor.machine.view import View
+from rocsteady.system.disk_root import DiskRoot
 from tests.doctor.machine.recorded_files import Files, view_of
 
 ELF = Entry(pieces={"0": base64.b64encode(b"\x7fE").decode()})

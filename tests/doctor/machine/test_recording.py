@@ -16,7 +16,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rocsteady.doctor.machine.disk_root import DiskRoot
 from rocsteady.doctor.machine.gpus import NODES
 from rocsteady.doctor.machine.machine import Machine, examine
 from rocsteady.doctor.machine.recording import (
@@ -30,10 +29,11 @@ from rocsteady.doctor.machine.recording import (
     read_recording,
     record,
 )
-from rocsteady.doctor.machine.root import TEXT_LIMIT, Device, Root, User
 from rocsteady.doctor.machine.view import View
 from rocsteady.errors import RecordingError
 from rocsteady.store.redaction import Redactor
+from rocsteady.system.disk_root import DiskRoot
+from rocsteady.system.root import TEXT_LIMIT, Device, Root, User
 from tests.doctor.machine.recorded_files import Files, root_of, view_of
 
 WHOLE: dict[str, Any] = {

@@ -14,8 +14,8 @@ from rocsteady.doctor.machine.rocm import (
     read_installs,
     read_shadows,
 )
-from rocsteady.doctor.machine.root import Disk
 from rocsteady.doctor.machine.view import View
+from rocsteady.system.root import Disk
 from tests.doctor.machine.recorded_files import Files, view_of
 
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rocsteady.doctor.machine.root import is_absolute, parent, resolve_inside, well_formed
+from rocsteady.system.root import is_absolute, parent, resolve_inside, well_formed
 
 
 def resolve(path: str, **links: str) -> str:

@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from rocsteady.doctor.machine.recording import Entry
-from rocsteady.doctor.machine.root import Disk, User
 from rocsteady.doctor.machine.system import (
     WINDOWS,
     Driver,
@@ -23,6 +22,7 @@ from rocsteady.doctor.machine.system import (
     read_variables,
     relevant_words,
 )
+from rocsteady.system.root import Disk, User
 from tests.doctor.machine.recorded_files import Files, view_of
 
 NOTHING_KNOWN = System(

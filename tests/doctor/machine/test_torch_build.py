@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rocsteady.doctor.machine.disk_root import DiskRoot
 from rocsteady.doctor.machine.python_env import PythonEnv
 from rocsteady.doctor.machine.recording import Entry
 from rocsteady.doctor.machine.torch_build import (
@@ -27,6 +26,7 @@ from rocsteady.doctor.machine.torch_build import (
     read_torch,
 )
 from rocsteady.doctor.machine.view import View
+from rocsteady.system.disk_root import DiskRoot
 from tests.doctor.machine.recorded_files import Files, view_of
 
 SITE = "/venv/lib/python3.12/site-packages"

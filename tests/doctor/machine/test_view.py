@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from rocsteady.doctor.machine.disk_root import DiskRoot
 from rocsteady.doctor.machine.recording import Entry, RecordedRoot
-from rocsteady.doctor.machine.root import Device, Disk
 from rocsteady.doctor.machine.view import Unread, View, patiently, whole_number
+from rocsteady.system.disk_root import DiskRoot
+from rocsteady.system.root import Device, Disk
 from tests.doctor.machine.recorded_files import Files, recording_of, root_of, view_of
 
 DEVICE = Device(mode="0660", uid=0, gid=1, access="")

@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rocsteady.hangs.blame import RankRecord, WaitsFor
 from rocsteady.hangs.values import Heartbeat
 from rocsteady.hangs.verdict import (
     HostSummary,
@@ -17,7 +16,7 @@ from rocsteady.hangs.verdict import (
     job_hangs,
     summarise,
 )
-from rocsteady.model import RunState
+from rocsteady.model import RankRecord, RunState, WaitsFor
 
 
 def host(*ranks: int, world: int = 4, stuck: bool = True) -> HostSummary:

@@ -8,8 +8,8 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from rocsteady.doctor.machine import disk_root
 from rocsteady.doctor.machine.recording import RecordedRoot, read_recording
+from rocsteady.system import disk_root
 
 
 def main() -> None:

@@ -11,13 +11,13 @@ from replays.earlier import Earlier, leave_runs
 
 from rocsteady.doctor.knowledge.harmful_variables import harmful_variables
 from rocsteady.doctor.values import ComputeDevice
-from rocsteady.model import Strategy
+from rocsteady.model import Risk, Strategy
 from rocsteady.plan.circumstances import Circumstances, Goal, histories
 from rocsteady.plan.pace import FailureHistory
 from rocsteady.plan.planner import Planner
 from rocsteady.plan.script_traces import ScriptTraces
 from rocsteady.plan.trials import TrialKind, TrialResult
-from rocsteady.plan.values import Basis, Option, Risk
+from rocsteady.plan.values import Basis, Option
 from rocsteady.run.job import FILE
 from rocsteady.run.job.job_file import parse_job
 from rocsteady.run.job.values import Job

@@ -16,8 +16,8 @@ import pytest
 from replays.earlier import Earlier, leave_death, leave_runs
 from replays.replay import HERE, MACHINES, Replay, named
 
-from rocsteady.model import Strategy
-from rocsteady.plan.values import Basis, Risk
+from rocsteady.model import Risk, Strategy
+from rocsteady.plan.values import Basis
 from rocsteady.run.job import FILE
 from rocsteady.run.job.job_file import read_job
 from rocsteady.run.job.stages import with_variant

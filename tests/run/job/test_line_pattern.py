@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rocsteady.run.job.line_pattern import LINE, MOST_TIMEOUTS, WITHIN, LinePattern
+from rocsteady.hangs.line_pattern import LINE, MOST_TIMEOUTS, WITHIN, LinePattern
 
 NEVER_ENDS = [r"(a+)+(?P<n>\d)", "a?" * 30 + "a" * 30 + r"(?P<n>\d)", "(a|a)" * 30 + r"(?P<n>b)"]
 

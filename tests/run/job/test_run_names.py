@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rocsteady.errors import JournalError
-from rocsteady.run.job.run_names import ADJECTIVES, ANIMALS, check_name, new_name
+from rocsteady.store.run_names import ADJECTIVES, ANIMALS, check_name, new_name
 
 
 def test_every_pair_is_a_name_and_there_are_thousands() -> None:

@@ -11,9 +11,10 @@ from rocsteady_train.checkpoints import folder as folders
 from rocsteady_train.checkpoints.folder import BrokenError
 
 from rocsteady.cli.main import CommandGroup
+from rocsteady.colours import GREEN, RED
 from rocsteady.errors import ExaminationError
 from rocsteady.model import Value
-from rocsteady.screens.screen import GREEN, LEAST_LAST, RED, Column, Page, layout, show, show_json
+from rocsteady.screens.screen import LEAST_LAST, Column, Page, layout, show, show_json
 from rocsteady.wording import size as written_size
 
 WHOLE, BROKEN = 0, 1

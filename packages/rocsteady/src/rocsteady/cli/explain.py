@@ -15,6 +15,7 @@ import msgspec
 from rocsteady_train.untrusted_file import read_tail
 
 from rocsteady.cli.options import open_root, python_option, root_option
+from rocsteady.colours import BOLD, DIM
 from rocsteady.doctor.facts import visible_to_a_run
 from rocsteady.doctor.knowledge.failures import (
     FailureKnowledge,
@@ -28,7 +29,6 @@ from rocsteady.doctor.knowledge.harmful_variables import harmful_variables
 from rocsteady.doctor.knowledge.reader import SLUG, Knowledge, load_knowledge
 from rocsteady.doctor.knowledge.values import Fix
 from rocsteady.doctor.machine.machine import Machine, examine
-from rocsteady.doctor.machine.root import Root
 from rocsteady.doctor.training_gpus import settings
 from rocsteady.errors import ExaminationError
 from rocsteady.failures.classify import Classifier
@@ -38,9 +38,10 @@ from rocsteady.failures.remedy import ANY, Remedy, load_remedies
 from rocsteady.failures.situation import FailedAttempt, Situation
 from rocsteady.failures.symptoms import Symptoms
 from rocsteady.model import Certainty, Failure, FailureKind, Fingerprint, Strategy
-from rocsteady.screens.screen import BOLD, DIM, Page, layout, show, show_json
+from rocsteady.screens.screen import Page, layout, show, show_json
 from rocsteady.store.redaction import redactor_here
 from rocsteady.suggestions import no_such
+from rocsteady.system.root import Root
 from rocsteady.wording import plural
 
 NAMED, NOT_NAMED = 0, 1

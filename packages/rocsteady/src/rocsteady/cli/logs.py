@@ -17,10 +17,10 @@ from rocsteady_train.untrusted_file import open_regular
 from rocsteady.cli.project import find_run, open_journal
 from rocsteady.exit_codes import INTERRUPTED
 from rocsteady.printable import printable
-from rocsteady.run.job.run_names import check_name
 from rocsteady.screens.screen import show
 from rocsteady.store.journal import Journal
 from rocsteady.store.location import RUNS
+from rocsteady.store.run_names import check_name
 from rocsteady.store.values import Run
 
 PIECE = 64 * 1024  # bytes that are read at once

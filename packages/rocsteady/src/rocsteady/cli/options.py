@@ -9,9 +9,9 @@ from typing import Any, TypeVar
 
 import click
 
-from rocsteady.doctor.machine.disk_root import DiskRoot
 from rocsteady.doctor.machine.recording import RecordedRoot, read_recording
-from rocsteady.doctor.machine.root import Root
+from rocsteady.system.disk_root import DiskRoot
+from rocsteady.system.root import Root
 
 F = TypeVar("F", bound=Callable[..., Any])
 

@@ -18,7 +18,6 @@ from rocsteady.cli.options import open_root, python_option
 from rocsteady.doctor.knowledge.reader import load_knowledge
 from rocsteady.doctor.machine.gpus import displays
 from rocsteady.doctor.machine.machine import Machine, examine, software_of
-from rocsteady.doctor.machine.root import Root
 from rocsteady.errors import ExaminationError, NotRecordedError
 from rocsteady.exit_codes import INTERRUPTED
 from rocsteady.model import Observation, ProbeOutcome
@@ -53,6 +52,7 @@ from rocsteady.store.location import find_place
 from rocsteady.store.machine_history import Memory, memory_to_read
 from rocsteady.store.user_folders import state_folder
 from rocsteady.suggestions import no_such
+from rocsteady.system.root import Root
 from rocsteady.wording import plural, rough_duration
 
 PREFIX = "rocsteady-probe-"

@@ -37,7 +37,6 @@ from rocsteady.model import RunOutcome
 from rocsteady.plan.saved_plan import command_of, planned
 from rocsteady.run.existing_checkpoints import Choice
 from rocsteady.run.job import FILE
-from rocsteady.run.job.run_names import check_name
 from rocsteady.run.job.values import Existing, Job
 from rocsteady.run.options import AUTO, NEVER, RunOptions
 from rocsteady.run.runs import RunLauncher
@@ -55,6 +54,7 @@ from rocsteady.store.journal import Journal
 from rocsteady.store.location import Place, existing_places, find_place
 from rocsteady.store.machine_history import Memory
 from rocsteady.store.redaction import shown_command
+from rocsteady.store.run_names import check_name
 from rocsteady.store.values import RunLine
 from rocsteady.suggestions import no_such
 from rocsteady.system.background import Detached, start_detached

@@ -15,9 +15,9 @@ from rocsteady.cli.project import OUTPUT, find_run, nothing_run, open_journal, r
 from rocsteady.cli.stop import ask_supervisor
 from rocsteady.exit_codes import INTERRUPTED, PERSON_NEEDED
 from rocsteady.model import RunOutcome
-from rocsteady.run.run_watcher import RunWatcher, line_of_text
+from rocsteady.run.run_watcher import RunWatcher, WatchView, line_of_text
 from rocsteady.screens.screen import show, show_json
-from rocsteady.screens.watch import WatchView, state_in_words
+from rocsteady.screens.watch import state_in_words
 from rocsteady.store.journal import Journal
 from rocsteady.store.values import Run
 from rocsteady.system.background import start_detached

@@ -8,11 +8,11 @@ from rocsteady.doctor.diagnosis import doctors_knowledge
 from rocsteady.doctor.knowledge.gpu_names import gfx_of, named_gfx
 from rocsteady.doctor.knowledge.reader import Knowledge
 from rocsteady.doctor.machine.machine import Machine, examine
-from rocsteady.doctor.machine.root import Root
 from rocsteady.doctor.torch_offers import torch_offers
 from rocsteady.doctor.training_gpus import trainable
 from rocsteady.doctor.values import TorchOffers
 from rocsteady.errors import ExaminationError
+from rocsteady.system.root import Root
 
 
 def find_torch_offers(

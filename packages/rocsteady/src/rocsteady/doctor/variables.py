@@ -24,13 +24,13 @@ from rocsteady.doctor.knowledge.rules import leaves
 from rocsteady.doctor.knowledge.values import Effect, Severity
 from rocsteady.doctor.machine.machine import Machine, examine
 from rocsteady.doctor.machine.rocm import PLACES, Cache, Shadow
-from rocsteady.doctor.machine.root import Root
 from rocsteady.doctor.machine.system import FAMILIES, SetVariable, listed
 from rocsteady.doctor.training_gpus import VARIABLE as OVERRIDE
 from rocsteady.doctor.training_gpus import visible
 from rocsteady.doctor.values import Finding, VariableReason, VariableReview, VariableVerdict
 from rocsteady.doctor.variable_files import Assignment, Reach, assignments
 from rocsteady.errors import ExaminationError
+from rocsteady.system.root import Root
 from rocsteady.versions import version_fits
 
 

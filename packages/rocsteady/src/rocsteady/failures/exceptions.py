@@ -7,10 +7,10 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from rocsteady.doctor.knowledge.failures import Signature, Where, words_of
 from rocsteady.failures.candidate import Candidate, kind_by_numbers, place_in
-from rocsteady.failures.frames import forward
 from rocsteady.failures.stacks import Pattern, Stacked
 from rocsteady.failures.symptoms import Raised, Symptoms
 from rocsteady.failures.tracebacks import Traceback, find_tracebacks, is_own, place_of
+from rocsteady.hangs.frames import forward
 from rocsteady.model import Certainty, FailureKind, Role
 
 TRACEBACK_LENGTH = 8000  # characters of a traceback that are kept: its end

@@ -13,8 +13,8 @@ from typing import NamedTuple
 
 from rocsteady.doctor.knowledge.failures import Signature, Where
 from rocsteady.doctor.knowledge.waits import WaitKnowledge
-from rocsteady.failures.frames import place
 from rocsteady.failures.stacks import Pattern, Stack, Stacked
+from rocsteady.hangs.frames import place
 from rocsteady.hangs.values import Wait
 from rocsteady.model import FailureKind
 

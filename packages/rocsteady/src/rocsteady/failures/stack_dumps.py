@@ -8,9 +8,9 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from rocsteady.failures.frames import forward, is_users_file
 from rocsteady.failures.stacks import Stack, Stacked
 from rocsteady.failures.tracebacks import EXCEPTION_LINE, unlabelled
+from rocsteady.hangs.frames import forward, is_users_file
 from rocsteady.hangs.values import Wait
 
 LINE = 1000  # characters of a line

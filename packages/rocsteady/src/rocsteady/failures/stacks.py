@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from rocsteady.failures.frames import FRAME, forward, is_users_file
+from rocsteady.hangs.frames import FRAME, forward, is_users_file
 from rocsteady.hangs.values import Heartbeat, Snapshot, ThreadSeen, Wait
 from rocsteady.model import Value
 

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from rocsteady.failures.frames import forward, is_users_file, place
+from rocsteady.hangs.frames import forward, is_users_file, place
 from rocsteady.model import Value
 
 HEADER = "Traceback (most recent call last)"

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Mapping
-from enum import Enum
 from typing import NamedTuple
 
 from msgspec.structs import replace
@@ -23,7 +22,7 @@ from rocsteady.hangs.stack_frames import (
     place_of,
 )
 from rocsteady.hangs.values import Heartbeat, Snapshot, ThreadSeen, Wait, trainers
-from rocsteady.model import Value
+from rocsteady.model import Blame, RankRecord, Sign, WaitsFor
 from rocsteady.wording import plural
 
 MAX_NAMED = 16  # ranks that a judgment keeps
@@ -31,23 +30,6 @@ MAX_WRITTEN = 4  # ranks that a sentence names one by one
 LOADER = "data/dataloader.py"
 # Code of PyTorch that may be in a collective which only the native stack would show.
 MAY_BE_COLLECTIVE = ("autograd/graph.py", "autograd/__init__.py", "parallel/distributed.py")
-
-
-class WaitsFor(Enum):
-    """What the training thread of a rank does, as far as it matters to the other ranks."""
-
-    RANKS = "the other ranks"  # in a collective, or at a store
-    GPU = "the GPU"  # which may be a collective, too
-    MAYBE_RANKS = "PyTorch"  # in code of PyTorch that may contain a collective, such as backward
-    NOTHING = "nothing"  # it runs
-    LOCK = "a lock"
-    LOADER = "its data loader"
-    PROCESS = "another process"
-    WORLD = "a file or the network"
-    TIME = "time"
-    STOPPED = "to be continued"
-    ENDED = "ended"  # its script is done
-    UNKNOWN = "unknown"  # its stack could not be read
 
 
 IDLE = (WaitsFor.RANKS, WaitsFor.GPU, WaitsFor.MAYBE_RANKS)
@@ -63,45 +45,6 @@ BY_CALL = {
     Wait.STOPPED: WaitsFor.STOPPED,
     Wait.TRACED: WaitsFor.STOPPED,
 }
-
-
-class Sign(Enum):
-    """By what ranks stand out."""
-
-    SILENT = "silent"  # nothing was heard of them
-    WAIT = "wait"  # they do not wait for the others, and others wait
-    COLLECTIVES = "collectives"  # they have launched fewer
-    STEP = "step"  # they are behind
-    COLLECTIVE = "collective"  # they are in another one
-    PLACE = "place"  # they wait at another line
-    PHASE = "phase"
-    NONE = "none"  # no rank stands out
-
-
-class RankRecord(Value, frozen=True, kw_only=True):
-    """One rank at one moment."""
-
-    rank: int
-    host: str = ""  # "": this machine
-    gpu: str = ""  # "": not known, or none
-    pid: int | None = None
-    step: int = 0
-    phase: str = ""
-    place: str = ""  # "train.py:88 main"
-    waits_for: WaitsFor = WaitsFor.UNKNOWN
-    collectives: int | None = None  # launched so far; None: not known
-    collective: str = ""  # the last one: "all_reduce"
-    heard: bool = True  # False: neither the rank nor its host has answered
-
-
-class Blame(Value, frozen=True, kw_only=True):
-    """The ranks that stand out, and why; none if that cannot be told."""
-
-    sign: Sign
-    why: str  # a sentence without its full stop
-    ranks: tuple[RankRecord, ...] = ()  # the first of those that stand out
-    number: int = 0  # of those that stand out
-    compared: int = 0  # ranks in all
 
 
 def blame(records: Iterable[RankRecord], world: int = 0) -> Blame:

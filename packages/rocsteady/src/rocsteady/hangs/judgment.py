@@ -12,7 +12,7 @@ from collections.abc import Collection
 
 import msgspec
 
-from rocsteady.hangs.blame import Blame, RankRecord, blame, rank_records
+from rocsteady.hangs.blame import blame, rank_records
 from rocsteady.hangs.budgets import Budgets, LongestWaits, budgets
 from rocsteady.hangs.phase_history import PhaseHistory, from_heartbeats
 from rocsteady.hangs.snapshot import in_native_code, is_in_native_code
@@ -30,7 +30,7 @@ from rocsteady.hangs.values import (
 from rocsteady.hangs.verdict import Patience, Verdict
 from rocsteady.hangs.wait_graph import wait_set
 from rocsteady.hangs.wait_set import Activity, WaitSet, changed, prove
-from rocsteady.model import RunState, Value
+from rocsteady.model import Blame, RankRecord, RunState, Value
 from rocsteady.wording import duration
 
 SUSPENDED = 1.0  # seconds that the boot clock may run ahead before the machine must have slept

@@ -17,9 +17,9 @@ from typing import NamedTuple, TypeVar
 
 from msgspec.structs import replace
 
+from rocsteady.hangs.line_pattern import LINE, LinePattern
 from rocsteady.hangs.values import Output
 from rocsteady.model import Value
-from rocsteady.run.job.line_pattern import LINE, LinePattern
 
 LINE_LIMIT = 2048  # bytes of a line that are looked at
 READ_PER_SECOND = 16 * 1024  # bytes looked at, on average

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from rocsteady.doctor.knowledge.waits import EndedBy
-from rocsteady.failures.frames import is_users_file, path_of, place_of_frame
+from rocsteady.hangs.frames import is_users_file, path_of, place_of_frame
 from rocsteady.hangs.values import ThreadSeen
 
 UNRESOLVED = "?"  # what py-spy calls the file of a native frame that it could not make out

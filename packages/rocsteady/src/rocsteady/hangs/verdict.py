@@ -8,10 +8,10 @@ from itertools import pairwise
 
 import msgspec
 
-from rocsteady.hangs.blame import Blame, RankRecord, blame
+from rocsteady.hangs.blame import blame
 from rocsteady.hangs.values import Heartbeat, trainers
 from rocsteady.hangs.wait_set import WaitSet
-from rocsteady.model import RunState, Value
+from rocsteady.model import Blame, RankRecord, RunState, Value
 
 
 class Verdict(Value, frozen=True, kw_only=True):

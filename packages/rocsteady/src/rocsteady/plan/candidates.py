@@ -9,9 +9,9 @@ import msgspec
 from rocsteady.doctor.knowledge.values import Severity
 from rocsteady.doctor.values import ComputeDevice
 from rocsteady.failures.difference import describe_changes
-from rocsteady.model import FailureKind, Strategy
+from rocsteady.model import FailureKind, Risk, Strategy
 from rocsteady.plan.circumstances import Circumstances
-from rocsteady.plan.values import Basis, Option, Risk
+from rocsteady.plan.values import Basis, Option
 from rocsteady.run.recovery import is_as_deadly
 
 GPU, CPU = "gpu", "cpu"

@@ -23,10 +23,10 @@ from rocsteady.doctor.knowledge.options import (
     wheels_for,
 )
 from rocsteady.doctor.knowledge.reader import load_knowledge
-from rocsteady.model import Value
+from rocsteady.model import Risk, Value
 from rocsteady.plan.bottleneck import COMPUTE, shares_of
 from rocsteady.plan.circumstances import Circumstances
-from rocsteady.plan.values import Basis, Option, Pace, Price, Risk
+from rocsteady.plan.values import Basis, Option, Pace, Price
 
 CLOUD, WHEEL = "cloud", "wheel-pytorch"
 MAX_SPEEDUP = 100.0  # times as fast: further nobody believes

@@ -19,9 +19,8 @@ from rocsteady import __version__
 from rocsteady.doctor.diagnosis import doctors_knowledge
 from rocsteady.doctor.knowledge.values import Severity
 from rocsteady.doctor.machine.machine import examine, software_of
-from rocsteady.doctor.machine.root import Root
 from rocsteady.errors import RocsteadyError
-from rocsteady.model import FailureKind, Strategy
+from rocsteady.model import FailureKind, Risk, Strategy
 from rocsteady.plan import candidates, estimates, saved_plan
 from rocsteady.plan.bottleneck import limits, own_share
 from rocsteady.plan.candidates import CPU, GPU
@@ -44,12 +43,13 @@ from rocsteady.plan.trials import (
     together,
     trial_history,
 )
-from rocsteady.plan.values import Basis, Limit, Option, Plan, Risk
+from rocsteady.plan.values import Basis, Limit, Option, Plan
 from rocsteady.run.job.stages import with_variant
 from rocsteady.run.job.values import Job
 from rocsteady.run.strategy_history import examined
 from rocsteady.store.journal import Journal
 from rocsteady.store.machine_history import Memory
+from rocsteady.system.root import Root
 
 SEE_AND_START = 20.0  # seconds to see a failure, end what is left and start again
 NO_SAVE_SEEN = 600.0  # seconds of work between checkpoints, where there are some and none was seen

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import math
 
-from rocsteady.plan.values import Basis, Option, Plan, Risk
+from rocsteady.model import Risk
+from rocsteady.plan.values import Basis, Option, Plan
 from rocsteady.wording import duration, money, plural
 
 SURE = 0.9  # a chance that counts as "in time"

@@ -1,12 +1,7 @@
-"""The last plan of a folder, in the user's state folder, and the option of it that a run follows.
-
-``run --plan N`` also keeps the options that it may fall to, in its own folder, for when it is left
-and resumed.
-"""
+"""The last plan of a folder, in the user's state folder, and the option that a run follows."""
 
 from __future__ import annotations
 
-import contextlib
 from pathlib import Path
 
 import msgspec
@@ -25,8 +20,6 @@ from rocsteady.system.atomic_file import write_whole
 
 FILE = "plan.json"
 PLAN_LIMIT = 16 * 1024 * 1024  # bytes
-OPTIONS = "options.json"
-OPTIONS_LIMIT = 1024 * 1024  # bytes
 
 
 def save_plan(plan: Plan, folder: Path) -> str:
@@ -124,19 +117,3 @@ def _is_same_job(option: Option, taken: Option) -> bool:
     """Whether it trains the same model, with the same numbers or with the script's own."""
     same_model = (option.variant, option.command) == (taken.variant, taken.command)
     return same_model and option.strategy.precision in (None, taken.strategy.precision)
-
-
-def keep_options(options: tuple[Fallback, ...], run: Path) -> None:
-    """Write them into the folder of a run. Without a disk it can be run, and not resumed so."""
-    with contextlib.suppress(OSError):
-        write_whole(run / OPTIONS, msgspec.json.encode(options))
-
-
-def kept_options(run: Path) -> tuple[Fallback, ...]:
-    """Read them; none, if there are none or they cannot be read."""
-    try:
-        return msgspec.json.decode(
-            read_regular(run / OPTIONS, OPTIONS_LIMIT), type=tuple[Fallback, ...]
-        )
-    except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
-        return ()

@@ -9,7 +9,7 @@ from enum import Enum
 
 import msgspec
 
-from rocsteady.model import Strategy, Value
+from rocsteady.model import Risk, Strategy, Value
 
 PLAN_VERSION = 2
 
@@ -21,14 +21,6 @@ class Basis(Enum):
     ESTIMATE = "estimate"  # it cannot run here
     NOT_TRIED = "not tried"  # it could run here, and nothing is known of it
     RULED_OUT = "ruled out"
-
-
-class Risk(Enum):
-    """How likely it is that an option does not lead to the end."""
-
-    LOW = "low"
-    MEDIUM = "medium"
-    HIGH = "high"
 
 
 class Pace(Value, frozen=True, kw_only=True):

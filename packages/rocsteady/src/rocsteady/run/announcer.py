@@ -11,8 +11,8 @@ import sys
 import time
 from collections.abc import Callable
 
+from rocsteady.colours import coloured, takes_colour
 from rocsteady.printable import printable
-from rocsteady.screens.screen import coloured, takes_colour
 from rocsteady.store.journal import Journal
 from rocsteady.store.values import MessageRecord
 from rocsteady.system.output_buffer import OutputBuffer

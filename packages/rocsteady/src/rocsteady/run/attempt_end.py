@@ -11,7 +11,6 @@ from pathlib import Path
 import msgspec
 from rocsteady_train.untrusted_file import open_regular
 
-from rocsteady.hangs.blame import Blame
 from rocsteady.hangs.collect import Collected
 from rocsteady.hangs.heartbeat_pages import (
     Applied,
@@ -24,7 +23,7 @@ from rocsteady.hangs.phase_history import PhaseHistory
 from rocsteady.hangs.process_tree import Members
 from rocsteady.hangs.values import Heartbeat, Snapshot
 from rocsteady.hangs.verdict import Verdict
-from rocsteady.model import Outcome, Value
+from rocsteady.model import Blame, Outcome, Value
 from rocsteady.system.child_end import Exit
 from rocsteady.system.logfile import timestamp
 

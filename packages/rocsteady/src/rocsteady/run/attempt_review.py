@@ -13,6 +13,7 @@ from statistics import median
 import msgspec
 from rocsteady_train.untrusted_file import read_tail
 
+from rocsteady.colours import RED
 from rocsteady.exit_codes import PERSON_NEEDED, RETRY
 from rocsteady.failures.computed import ALREADY_TRIED
 from rocsteady.failures.ladder import RemedyChoice
@@ -43,7 +44,6 @@ from rocsteady.run.recovery import (
     recover,
 )
 from rocsteady.run.strategy_history import StrategyHistory
-from rocsteady.screens.screen import RED
 from rocsteady.store.redaction import hide_secrets
 from rocsteady.system.logfile import STAMP
 from rocsteady.wording import duration, moment, plural

@@ -11,13 +11,14 @@ from pathlib import Path
 import msgspec
 
 from rocsteady.doctor.knowledge.waits import WaitKnowledge
-from rocsteady.hangs.blame import Blame, CollectiveCount, Sign, blame, rank_records
+from rocsteady.hangs.blame import CollectiveCount, blame, rank_records
 from rocsteady.hangs.collect import Collected, collect
 from rocsteady.hangs.process_tree import gpus_of
 from rocsteady.hangs.stacks import NativeStacks
 from rocsteady.hangs.values import Heartbeat, world_size
 from rocsteady.hangs.verdict import Verdict
 from rocsteady.hangs.wait_set import sentences
+from rocsteady.model import Blame, Sign
 from rocsteady.run.attempt_end import HangEvidence
 from rocsteady.run.context import AttemptContext, Services
 from rocsteady.run.flight_recorder import (

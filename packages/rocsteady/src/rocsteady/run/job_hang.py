@@ -13,7 +13,6 @@ from typing import Any
 
 import msgspec
 
-from rocsteady.hangs.blame import Blame
 from rocsteady.hangs.values import Heartbeat
 from rocsteady.hangs.verdict import (
     HostSummary,
@@ -24,7 +23,7 @@ from rocsteady.hangs.verdict import (
     job_hangs,
     summarise,
 )
-from rocsteady.model import RunState
+from rocsteady.model import Blame, RunState
 from rocsteady.run.announcer import Announcer
 from rocsteady.run.torchrun import AgentLink
 from rocsteady.wording import duration

@@ -10,11 +10,11 @@ from pathlib import Path
 import msgspec
 from rocsteady_train.untrusted_file import read_head
 
-from rocsteady.doctor.machine.disk_root import DiskRoot
 from rocsteady.doctor.machine.machine import examine
 from rocsteady.doctor.values import Diagnosis
 from rocsteady.model import Value
 from rocsteady.system.atomic_file import write_whole
+from rocsteady.system.disk_root import DiskRoot
 
 MACHINE_FILE = "machine-at-start.json"
 MOST_BYTES = 1024 * 1024  # of what the doctor said

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 from datetime import timedelta
+from pathlib import Path
 
+import msgspec
 from msgspec.structs import replace
+from rocsteady_train.untrusted_file import read_regular
 
 from rocsteady.hangs.verdict import Patience
 from rocsteady.model import Strategy, Value
 from rocsteady.run.backoff import FIRST_WAIT
+from rocsteady.system.atomic_file import write_whole
 from rocsteady.system.child_end import Stopping
 
 AUTO, NEVER = "auto", "never"  # what --resume takes beside the name of a run
@@ -88,3 +93,22 @@ class RunOptions(Value, frozen=True, kw_only=True):
     def patience(self) -> Patience:
         """How long is too long; the user's own limit replaces those of all that is unproven."""
         return replace(self.timing.patience, hang_after=self.hang_after)
+
+
+FALLBACKS_FILE = "options.json"  # in the folder of a run, for when it is left and resumed
+FALLBACKS_LIMIT = 1024 * 1024  # bytes
+
+
+def save_fallbacks(options: tuple[Fallback, ...], run: Path) -> None:
+    """Write them into the folder of a run. Without a disk it can be run, and not resumed so."""
+    with contextlib.suppress(OSError):
+        write_whole(run / FALLBACKS_FILE, msgspec.json.encode(options))
+
+
+def load_fallbacks(run: Path) -> tuple[Fallback, ...]:
+    """Read them; none, if there are none or they cannot be read."""
+    try:
+        content = read_regular(run / FALLBACKS_FILE, FALLBACKS_LIMIT)
+        return msgspec.json.decode(content, type=tuple[Fallback, ...])
+    except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
+        return ()

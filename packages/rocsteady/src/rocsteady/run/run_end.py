@@ -9,6 +9,7 @@ from pathlib import Path
 
 from rocsteady_train.untrusted_file import open_regular, read_tail
 
+from rocsteady.colours import GREEN, RED
 from rocsteady.exit_codes import PERSON_NEEDED, RETRY
 from rocsteady.model import FailureKind, Outcome, RunOutcome
 from rocsteady.run.attempt_end import AttemptEnd
@@ -18,7 +19,6 @@ from rocsteady.run.gauges import BusyGpus
 from rocsteady.run.job.done_when import RunEvidence, done, proves
 from rocsteady.run.recovery import Decision, exit_code
 from rocsteady.run.stopwatch import Stopwatch
-from rocsteady.screens.screen import GREEN, RED
 from rocsteady.system.child_end import Exit
 from rocsteady.wording import duration, met, plural
 

@@ -17,13 +17,13 @@ from rocsteady_train.untrusted_file import read_tail
 from rocsteady.errors import JournalError
 from rocsteady.hangs.heartbeat_pages import read_pages
 from rocsteady.hangs.values import Heartbeat
+from rocsteady.model import Value
 from rocsteady.run.forecast import story_ahead
 from rocsteady.run.injection import find_pages
-from rocsteady.run.job.run_names import check_name
-from rocsteady.screens.watch import RankView, WatchView
 from rocsteady.store.journal import Journal
 from rocsteady.store.location import RUNS
 from rocsteady.store.redaction import Secrets
+from rocsteady.store.run_names import check_name
 from rocsteady.store.values import RunLine, RunStory
 from rocsteady.system.logfile import TEXT_STAMP
 from rocsteady.wording import plural
@@ -33,6 +33,21 @@ SHARE = 0.03  # of the time that may go into them
 LOG_TAIL = 16 * 1024  # bytes
 TAIL_LINES = 60  # more than a screen has
 _OWN_TIME = re.compile(r"\[?(?:\d{4}-\d\d-\d\d[ T])?\d\d:\d\d:\d\d")  # that a script prints
+
+
+class RankView(Value, frozen=True, kw_only=True):
+    rank: int
+    step: int
+    phase: str
+    quiet: float  # seconds since its last step
+
+
+class WatchView(Value, frozen=True, kw_only=True):
+    now: float
+    line: RunLine
+    story: RunStory
+    ranks: tuple[RankView, ...] = ()
+    log: tuple[str, ...] = ()  # its last lines
 
 
 class RunWatcher:

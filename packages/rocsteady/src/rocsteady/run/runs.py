@@ -13,7 +13,6 @@ from msgspec.structs import replace
 
 from rocsteady.errors import RocsteadyError
 from rocsteady.model import RunOutcome
-from rocsteady.plan.saved_plan import keep_options, kept_options
 from rocsteady.run.announcer import Announcer
 from rocsteady.run.context import RunSpec, Services
 from rocsteady.run.existing_checkpoints import Choice, choose
@@ -22,7 +21,7 @@ from rocsteady.run.job.values import Job
 from rocsteady.run.loop import Supervisor
 from rocsteady.run.machine_at_start import record_machine
 from rocsteady.run.notifications import Notifier, channels, notify_sources
-from rocsteady.run.options import NEVER, RunOptions
+from rocsteady.run.options import NEVER, RunOptions, load_fallbacks, save_fallbacks
 from rocsteady.run.processes import start_command
 from rocsteady.run.run_exports import exports_of
 from rocsteady.run.script_facts import script_in
@@ -67,9 +66,9 @@ class RunLauncher:
         if earlier is None:
             remember_run(run, self.journal.place, self.memory)
         if earlier is not None:
-            options = replace(options, fallbacks=kept_options(Path(run.folder)))
+            options = replace(options, fallbacks=load_fallbacks(Path(run.folder)))
         elif options.fallbacks:
-            keep_options(options.fallbacks, Path(run.folder))
+            save_fallbacks(options.fallbacks, Path(run.folder))
         exports = exports_of(job, run, self.journal, self.folder)
         supervisor = Supervisor(
             RunSpec(

@@ -15,7 +15,6 @@ from rocsteady.doctor.facts import VisibleGpus, visible_to_a_run
 from rocsteady.doctor.knowledge.failures import Component, FailureKnowledge, load_failures
 from rocsteady.doctor.knowledge.harmful_variables import harmful_variables
 from rocsteady.doctor.knowledge.reader import Knowledge
-from rocsteady.doctor.machine.disk_root import DiskRoot
 from rocsteady.doctor.machine.machine import Machine, examine, software_of
 from rocsteady.errors import RocsteadyError
 from rocsteady.failures.classify import Classifier
@@ -38,6 +37,7 @@ from rocsteady.run.recovery import is_as_deadly, propose
 from rocsteady.store.identity import script_fingerprint
 from rocsteady.store.machine_history import Memory
 from rocsteady.store.values import AttemptRecord, Deadly, Helped, NamedFailure, Run, RunStory
+from rocsteady.system.disk_root import DiskRoot
 
 KERNEL_WITHIN = timedelta(seconds=2)
 

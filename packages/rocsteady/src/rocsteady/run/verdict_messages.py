@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rocsteady.hangs.blame import Blame, Sign
+from rocsteady.colours import GREEN, RED, YELLOW
 from rocsteady.hangs.heartbeat_pages import SettingOutcome, read_applied
 from rocsteady.hangs.values import Heartbeat
 from rocsteady.hangs.verdict import Verdict
-from rocsteady.model import RunState, Strategy
+from rocsteady.model import Blame, RunState, Sign, Strategy
 from rocsteady.run.announcer import Announcer
 from rocsteady.run.context import AttemptContext
-from rocsteady.screens.screen import GREEN, RED, YELLOW
 from rocsteady.wording import duration
 
 WORTH_SAYING = 4.0  # seconds: shorter pauses are inspected without a word

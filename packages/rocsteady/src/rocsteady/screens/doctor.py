@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 
+from rocsteady.colours import BOLD, DIM, GREEN, RED, YELLOW
 from rocsteady.doctor.knowledge.gpu_names import card_name, gfx_of
 from rocsteady.doctor.knowledge.reader import Knowledge
 from rocsteady.doctor.knowledge.rules import PLACEHOLDER, Rule
@@ -12,7 +13,6 @@ from rocsteady.doctor.knowledge.values import Confidence, Effect, Severity, Sour
 from rocsteady.doctor.knowledge_state import last_checked
 from rocsteady.doctor.machine.gpus import Gpu, Node
 from rocsteady.doctor.machine.machine import Machine
-from rocsteady.doctor.machine.root import Disk
 from rocsteady.doctor.values import (
     ComputeDevice,
     Diagnosis,
@@ -21,7 +21,8 @@ from rocsteady.doctor.values import (
     VariableReview,
     VariableVerdict,
 )
-from rocsteady.screens.screen import BOLD, DIM, GREEN, RED, YELLOW, Page
+from rocsteady.screens.screen import Page
+from rocsteady.system.root import Disk
 from rocsteady.wording import plural, size
 
 LABEL = 9

@@ -10,19 +10,10 @@ from datetime import date, tzinfo
 from pathlib import PureWindowsPath
 from urllib.parse import urlsplit
 
+from rocsteady.colours import BOLD, DIM, GREEN, RED, YELLOW
 from rocsteady.plan.values import Basis, Finish, Limit, Option, Plan, Price
 from rocsteady.printable import printable
-from rocsteady.screens.screen import (
-    BOLD,
-    DIM,
-    GREEN,
-    LEAST_LAST,
-    NONE,
-    RED,
-    YELLOW,
-    Column,
-    Page,
-)
+from rocsteady.screens.screen import LEAST_LAST, NONE, Column, Page
 from rocsteady.wording import (
     CENT,
     DAY,

@@ -5,9 +5,10 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Sequence
 
+from rocsteady.colours import BOLD, DIM, GREEN, RED
 from rocsteady.model import FailureKind, ProbeOutcome, Value
 from rocsteady.probe.values import DrillResult, FaultResult, ProbeLine
-from rocsteady.screens.screen import BOLD, DIM, GREEN, RED, Column, Page
+from rocsteady.screens.screen import Column, Page
 from rocsteady.wording import duration, plural
 
 VERSION = 1  # of the JSON lines

@@ -6,9 +6,10 @@ import shlex
 from collections.abc import Sequence
 from datetime import tzinfo
 
+from rocsteady.colours import BOLD, DIM, GREEN, RED, YELLOW
 from rocsteady.model import RunOutcome
 from rocsteady.report.story import Story, Tone, torch_of
-from rocsteady.screens.screen import BOLD, DIM, GREEN, LEAST_LAST, RED, YELLOW, Column, Page
+from rocsteady.screens.screen import LEAST_LAST, Column, Page
 from rocsteady.store.values import RunLine
 from rocsteady.wording import ahead, duration, met, rough_duration, until
 

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TextIO, TypeVar
 import click
 import msgspec
 
+from rocsteady.colours import BOLD, DIM, takes_colour
 from rocsteady.printable import printable, printable_json
 
 if TYPE_CHECKING:
@@ -104,7 +105,6 @@ def _write(text: str) -> None:
 
 
 NARROW, WIDE = 40, 120  # columns to lay out for, whatever the terminal says
-RED, GREEN, YELLOW, DIM, BOLD = "red", "green", "yellow", "dim", "bold"
 NONE = "-"  # what a cell without a value shows
 GAP = 2  # columns between those of a table
 LEAST_LAST = 30  # columns of a last column that wraps; with less it goes below its row
@@ -116,18 +116,6 @@ class Column(NamedTuple):
     name: str
     right: bool = False
     least: int = 0  # columns to which its text may be wrapped; 0: never wrapped
-
-
-def takes_colour(stream: TextIO, environment: Mapping[str, str] = os.environ) -> bool:
-    """Whether colours are welcome: on a terminal, and unless the user wants none."""
-    plain = "NO_COLOR" in environment or environment.get("TERM") == "dumb" or os.name == "nt"
-    return stream.isatty() and not plain
-
-
-def coloured(text: str, style: str) -> str:
-    page = Page(len(text), colour=True)
-    page.line(text, style=style)
-    return str(page).removesuffix("\n")
 
 
 class Page:

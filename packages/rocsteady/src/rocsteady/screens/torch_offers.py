@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from rocsteady.colours import BOLD, DIM, GREEN, RED, YELLOW
 from rocsteady.doctor.knowledge.gpu_names import tested_on
 from rocsteady.doctor.knowledge.reader import Knowledge
 from rocsteady.doctor.knowledge.values import Severity
 from rocsteady.doctor.values import TorchOffer, TorchOffers
-from rocsteady.screens.screen import BOLD, DIM, GREEN, RED, YELLOW, Page
+from rocsteady.screens.screen import Page
 from rocsteady.wording import plural
 
 COLUMN = 10

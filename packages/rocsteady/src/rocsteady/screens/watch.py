@@ -10,6 +10,7 @@ from itertools import pairwise
 
 from rocsteady.model import IntentKind, RunOutcome, Value
 from rocsteady.report.story import incident_title
+from rocsteady.run.run_watcher import RankView, WatchView
 from rocsteady.screens.runs import state_of
 from rocsteady.store.values import (
     Bucket,
@@ -31,21 +32,6 @@ LOSS, HOST = "loss", "host memory"  # gauges of the journal
 READINGS_FOR = 180.0  # seconds; older ones say nothing of now
 Detail = tuple[str, str | tuple[str, ...]]  # a label; a text to wrap, or cells that stay whole
 _OF_GPU = re.compile(r"(GPU \d+) (\w+)")
-
-
-class RankView(Value, frozen=True, kw_only=True):
-    rank: int
-    step: int
-    phase: str
-    quiet: float  # seconds since its last step
-
-
-class WatchView(Value, frozen=True, kw_only=True):
-    now: float
-    line: RunLine
-    story: RunStory
-    ranks: tuple[RankView, ...] = ()
-    log: tuple[str, ...] = ()  # its last lines
 
 
 class Series(Value, frozen=True, kw_only=True):

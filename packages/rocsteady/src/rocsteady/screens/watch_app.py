@@ -33,7 +33,7 @@ from rocsteady.errors import RocsteadyError
 from rocsteady.exit_codes import INTERRUPTED, PERSON_NEEDED
 from rocsteady.model import RunOutcome, Value
 from rocsteady.printable import printable
-from rocsteady.run.run_watcher import RunWatcher
+from rocsteady.run.run_watcher import RunWatcher, WatchView
 from rocsteady.run.script_resume import can_resume
 from rocsteady.run.watch_requests import STACKS, RequestKind, put_request
 from rocsteady.screens.runs import state_of, style_of
@@ -41,7 +41,6 @@ from rocsteady.screens.watch import (
     ODD,
     SERIES,
     Series,
-    WatchView,
     details,
     is_paused,
     outlook,

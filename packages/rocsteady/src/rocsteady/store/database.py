@@ -26,10 +26,9 @@ from typing import Any, TypeVar, get_args
 
 import msgspec
 
-from rocsteady.doctor.machine.root import well_formed
 from rocsteady.errors import DamagedJournalError, JournalError
-from rocsteady.hangs.blame import Blame
 from rocsteady.model import (
+    Blame,
     Certainty,
     Failure,
     FailureKind,
@@ -55,6 +54,7 @@ from rocsteady.store.values import (
     SeenFile,
     Takedown,
 )
+from rocsteady.system.root import well_formed
 
 STRICT = "STRICT" if sqlite3.sqlite_version_info >= (3, 37) else ""
 KEYED = f"{STRICT + ', ' if STRICT else ''}WITHOUT ROWID"

@@ -12,10 +12,10 @@ import os
 import re
 from pathlib import Path
 
-from rocsteady.doctor.machine.disk_root import DiskRoot
-from rocsteady.doctor.machine.root import Root
 from rocsteady.model import Value
+from rocsteady.system.disk_root import DiskRoot
 from rocsteady.system.procfs import parse_stat
+from rocsteady.system.root import Root
 
 BOOT_ID = "/proc/sys/kernel/random/boot_id"
 KFD_NODES = "/sys/class/kfd/kfd/topology/nodes"

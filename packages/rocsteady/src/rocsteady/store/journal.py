@@ -26,12 +26,12 @@ import msgspec
 
 from rocsteady.errors import DamagedJournalError, JournalError, NotRecordedError
 from rocsteady.model import IntentKind, RunOutcome, Strategy, Value
-from rocsteady.run.job.run_names import check_name, new_name
 from rocsteady.store import database, queries
 from rocsteady.store.database import Work, insert, put, select
 from rocsteady.store.identity import Identity, is_alive, this_process
 from rocsteady.store.location import RUNS, Place, make_run_folder
 from rocsteady.store.progress import Meter, age
+from rocsteady.store.run_names import check_name, new_name
 from rocsteady.store.values import (
     AttemptRecord,
     DecisionRecord,

@@ -19,12 +19,12 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from rocsteady.doctor.machine.disk_root import DiskRoot
 from rocsteady.errors import JournalError
 from rocsteady.model import Value
 from rocsteady.store.identity import fingerprint
 from rocsteady.store.user_folders import state_folder
 from rocsteady.store.writer import sync_folder
+from rocsteady.system.disk_root import DiskRoot
 
 FOLDER = ".rocsteady"
 DATABASE = "journal.db"

@@ -12,7 +12,6 @@ from itertools import pairwise
 
 from msgspec.structs import replace
 
-from rocsteady.doctor.machine.root import well_formed
 from rocsteady.errors import JournalError
 from rocsteady.model import IntentKind, RunState
 from rocsteady.store import database
@@ -32,6 +31,7 @@ from rocsteady.store.values import (
     RunStory,
     paused_between,
 )
+from rocsteady.system.root import well_formed
 
 FAILURES_SINCE, GAUGES_SINCE, BLAME_SINCE = 2, 3, 4  # format of the journal
 RATE_OVER = 15 * 60.0  # seconds of late progress that a rate is taken from

@@ -11,8 +11,8 @@ from enum import Enum
 
 from msgspec import field
 
-from rocsteady.hangs.blame import Blame
 from rocsteady.model import (
+    Blame,
     Failure,
     IntentKind,
     Next,

@@ -8,8 +8,7 @@ from enum import Enum
 from rocsteady.doctor.knowledge.hardware import WheelRelease
 from rocsteady.doctor.knowledge.reader import SLUG, DataFolder, Problems, unsourced
 from rocsteady.doctor.knowledge.values import Confidence
-from rocsteady.model import Value
-from rocsteady.plan.values import Risk
+from rocsteady.model import Risk, Value
 
 
 class OperatingSystem(Enum):

@@ -12,9 +12,9 @@ import re
 from collections import Counter
 from collections.abc import Mapping
 
-from rocsteady.doctor.machine.root import Root, User, parent
 from rocsteady.doctor.machine.view import View, whole_number
 from rocsteady.model import Value
+from rocsteady.system.root import Root, User, parent
 
 NODES = "/sys/class/kfd/kfd/topology/nodes"
 PROCESSES = "/sys/class/kfd/kfd/proc"

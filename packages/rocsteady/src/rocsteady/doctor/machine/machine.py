@@ -17,7 +17,6 @@ from rocsteady.doctor.machine.rocm import (
     read_libnuma,
     read_shadows,
 )
-from rocsteady.doctor.machine.root import Root
 from rocsteady.doctor.machine.system import (
     Driver,
     Limits,
@@ -33,6 +32,7 @@ from rocsteady.doctor.machine.view import Unread, View, patiently
 from rocsteady.doctor.machine.windows import survey_adapters
 from rocsteady.errors import ExaminationError
 from rocsteady.model import Value
+from rocsteady.system.root import Root
 
 VERSION = 1
 

@@ -10,9 +10,9 @@ from __future__ import annotations
 import json
 import re
 
-from rocsteady.doctor.machine.root import parent, well_formed
 from rocsteady.doctor.machine.view import View
 from rocsteady.model import Value
+from rocsteady.system.root import parent, well_formed
 
 PYTHON_FOLDER = re.compile(r"python(3\.\d+)t?$")
 ABSOLUTE = re.compile(r"/|[A-Za-z]:/")

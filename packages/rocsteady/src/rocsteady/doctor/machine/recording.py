@@ -33,7 +33,13 @@ from rocsteady_train.untrusted_file import read_regular
 
 from rocsteady.doctor.machine.python_env import PYTHON_FOLDER
 from rocsteady.doctor.machine.rocm import ROCM_FOLDER, ROCM_LIBRARY
-from rocsteady.doctor.machine.root import (
+from rocsteady.doctor.machine.system import read_variables, relevant_words
+from rocsteady.doctor.machine.torch_build import PACKAGES
+from rocsteady.doctor.machine.view import Question, View
+from rocsteady.errors import RecordingError
+from rocsteady.model import Value
+from rocsteady.store.redaction import Redactor
+from rocsteady.system.root import (
     PATH_LIMIT,
     TEXT_LIMIT,
     Device,
@@ -44,12 +50,6 @@ from rocsteady.doctor.machine.root import (
     parent,
     resolve_inside,
 )
-from rocsteady.doctor.machine.system import read_variables, relevant_words
-from rocsteady.doctor.machine.torch_build import PACKAGES
-from rocsteady.doctor.machine.view import Question, View
-from rocsteady.errors import RecordingError
-from rocsteady.model import Value
-from rocsteady.store.redaction import Redactor
 
 VERSION = 1
 RECORDING_LIMIT = 32 * 1024 * 1024  # bytes of one recording

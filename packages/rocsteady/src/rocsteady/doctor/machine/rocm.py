@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 
-from rocsteady.doctor.machine.root import PATH_LIMIT, Disk, parent
 from rocsteady.doctor.machine.view import View
 from rocsteady.model import Value
+from rocsteady.system.root import PATH_LIMIT, Disk, parent
 
 ROCM_FOLDER = re.compile(r"^rocm(-[\w.]+)?$")
 ROCM_LIBRARY = re.compile(

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Mapping
 
-from rocsteady.doctor.machine.root import PATH_LIMIT, Disk
 from rocsteady.doctor.machine.view import View, whole_number
 from rocsteady.model import Value
+from rocsteady.system.root import PATH_LIMIT, Disk
 
 # The only words of the kernel command line that are kept: the rest may name disks and servers.
 CMDLINE_WORDS = re.compile(

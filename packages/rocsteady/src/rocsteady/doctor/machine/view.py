@@ -16,8 +16,8 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import Any, TypeVar
 
-from rocsteady.doctor.machine.root import Device, Disk, Root
 from rocsteady.model import Value
+from rocsteady.system.root import Device, Disk, Root
 
 ONE_READ = timedelta(milliseconds=750)  # an interpreter that is asked may take most of it
 ALL_READS = timedelta(milliseconds=1000)

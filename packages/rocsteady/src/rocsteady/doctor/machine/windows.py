@@ -9,14 +9,13 @@ base maps.
 from __future__ import annotations
 
 import re
-import sys
 
 from msgspec import structs
 
 from rocsteady.doctor.machine.gpus import AMD, Gpu, GpuSurvey
-from rocsteady.doctor.machine.root import HIPINFO
 from rocsteady.doctor.machine.system import Driver
 from rocsteady.doctor.machine.view import View
+from rocsteady.system.root import HIPINFO
 
 ADAPTERS = "/HKLM/SYSTEM/CurrentControlSet/Control/Class/{4d36e968-e325-11ce-bfc1-08002be10318}"
 _ARCH = re.compile(r"^gcnArchName:\s+(gfx[0-9a-f]{3,6})\b", re.MULTILINE)
@@ -77,31 +76,3 @@ def _gpu(view: View, adapter: str) -> Gpu | None:
         asleep=False,
         firmware={},
     )
-
-
-# The registry as a tree of files: /HKLM/key/subkey/value. Type-checked, never run on Windows.
-if sys.platform == "win32":
-    import winreg
-
-    def in_registry(path: str) -> bool:
-        return path.startswith("/HKLM/")
-
-    def registry_text(path: str) -> str:
-        key, _, name = path.removeprefix("/HKLM/").rpartition("/")
-        with _open(key) as handle:
-            value, kind = winreg.QueryValueEx(handle, name)
-        if kind == winreg.REG_BINARY:  # qwMemorySize is stored so by some drivers
-            return str(int.from_bytes(value, "little"))
-        return str(value)
-
-    def registry_names(path: str) -> tuple[str, ...]:
-        found: list[str] = []
-        with _open(path.removeprefix("/HKLM/")) as handle:
-            while True:
-                try:
-                    found.append(winreg.EnumKey(handle, len(found)))
-                except OSError:
-                    return tuple(sorted(found))
-
-    def _open(key: str) -> winreg.HKEYType:
-        return winreg.OpenKey(winreg.HKEY_LOCAL_MACHINE, key.replace("/", "\\"))

@@ -46,16 +46,16 @@ import msgspec
 from rocsteady_train.untrusted_file import open_regular, read_exactly, read_regular
 
 from rocsteady.errors import JobError, JournalError
+from rocsteady.hangs.line_pattern import LinePattern
 from rocsteady.model import Value
 from rocsteady.run.job import FILE
-from rocsteady.run.job.line_pattern import LinePattern
 from rocsteady.run.job.metric_goals import metric_problems, written_metrics
 from rocsteady.run.job.metrics import Metrics, metrics_problems
 from rocsteady.run.job.notify import Notify, notify_problems
 from rocsteady.run.job.quantities import deadline, dollars, size, written_duration
-from rocsteady.run.job.run_names import check_name
 from rocsteady.run.job.stages import stage_job, variant_command
 from rocsteady.run.job.values import CHECKPOINT, DoneWhen, Job, Resume, Total, Variant
+from rocsteady.store.run_names import check_name
 from rocsteady.store.user_folders import config_folder
 from rocsteady.toml import parse_toml
 

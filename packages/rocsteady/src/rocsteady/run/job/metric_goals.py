@@ -23,7 +23,7 @@ from pathlib import Path
 
 from rocsteady_train.untrusted_file import open_regular, read_exactly, read_regular
 
-from rocsteady.run.job.line_pattern import LinePattern
+from rocsteady.hangs.line_pattern import LinePattern
 from rocsteady.system.logfile import LEFT_OUT, STAMP
 
 LOG = "log:"

@@ -16,7 +16,8 @@ from collections.abc import Mapping
 from datetime import timedelta
 from pathlib import Path
 
-from rocsteady.doctor.machine.root import (
+from rocsteady.system.bounded_call import AnswerKind, ask
+from rocsteady.system.root import (
     HIPINFO,
     TEXT_LIMIT,
     Device,
@@ -25,10 +26,6 @@ from rocsteady.doctor.machine.root import (
     resolve_inside,
     well_formed,
 )
-from rocsteady.system.bounded_call import AnswerKind, ask
-
-if sys.platform == "win32":
-    from rocsteady.doctor.machine.windows import in_registry, registry_names, registry_text
 
 MOUNT_POINT = 4  # column of /proc/self/mountinfo
 MOUNTS_LIMIT = 1024 * 1024  # bytes; a host with many containers has many long lines
@@ -193,3 +190,31 @@ def _read_fully(descriptor: int, size: int) -> bytes:
         chunks.append(chunk)
         size -= len(chunk)
     return b"".join(chunks)
+
+
+# The registry as a tree of files: /HKLM/key/subkey/value. Type-checked, never run on Windows.
+if sys.platform == "win32":
+    import winreg
+
+    def in_registry(path: str) -> bool:
+        return path.startswith("/HKLM/")
+
+    def registry_text(path: str) -> str:
+        key, _, name = path.removeprefix("/HKLM/").rpartition("/")
+        with _open(key) as handle:
+            value, kind = winreg.QueryValueEx(handle, name)
+        if kind == winreg.REG_BINARY:  # qwMemorySize is stored so by some drivers
+            return str(int.from_bytes(value, "little"))
+        return str(value)
+
+    def registry_names(path: str) -> tuple[str, ...]:
+        found: list[str] = []
+        with _open(path.removeprefix("/HKLM/")) as handle:
+            while True:
+                try:
+                    found.append(winreg.EnumKey(handle, len(found)))
+                except OSError:
+                    return tuple(sorted(found))
+
+    def _open(key: str) -> winreg.HKEYType:
+        return winreg.OpenKey(winreg.HKEY_LOCAL_MACHINE, key.replace("/", "\\"))
