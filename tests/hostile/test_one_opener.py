@@ -42,7 +42,7 @@ MAY = {
     "run/startup.py": "files of the system",
     "run/backoff.py": "files of the kernel",
     "run/own_checkpoints.py": "a part of a zip that was opened with care",
-    "doctor/knowledge_check.py": "data that comes with rocsteady, or that the user has named as such",
+    "doctor/knowledge_check.py": "data that comes with rocsteady, or that the user names",
     "integrations/lightning.py": "a part of a zip that was judged before",
 }
 OPENS = {"open", "read_text", "read_bytes", "fdopen"}
