@@ -32,7 +32,7 @@ MAY = {
     "cli/main.py": "/dev/null",
     "screens/screen.py": "/dev/null",
     "cli/report.py": "a page that it has just written, in a browser",
-    "report/html.py": "files that come with rocsteady",
+    "report/pages.py": "files that come with rocsteady",
     "cli/explain.py": "a pipe that the shell has opened: /dev/fd/N",
     "run/flight_recorder.py": "a pipe that a rank has made, without blocking",
     "run/injection.py": "files that come with rocsteady, files of the kernel, new files",

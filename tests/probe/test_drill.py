@@ -27,7 +27,7 @@ from rocsteady.store.values import (
     Intent,
     NamedFailure,
     Run,
-    RunStory,
+    RunRecord,
 )
 from tests.values import failure
 
@@ -50,13 +50,13 @@ def verdict(number: int, at: float) -> Intent:
     return Intent(id=1, run=1, attempt=number, kind=IntentKind.KILL, at=at, **unread)
 
 
-def story(*records: object, outcome: RunOutcome = RunOutcome.NOT_DONE) -> RunStory:
+def story(*records: object, outcome: RunOutcome = RunOutcome.NOT_DONE) -> RunRecord:
     """Return the story of a run with these records."""
     unread: dict[str, Any] = dict.fromkeys(("folder", "machine", "boot_id", "process"), "")
     empty: dict[str, Any] = dict.fromkeys(("incidents", "messages", "progress", "losses"), ())
     run = Run(id=1, name="drill", command=("python",), job={}, strategy=Strategy(), started=0.0,
               outcome=outcome, **unread)  # fmt: skip
-    return RunStory(
+    return RunRecord(
         run=run,
         attempts=tuple(each for each in records if isinstance(each, AttemptRecord)),
         failures=tuple(each for each in records if isinstance(each, NamedFailure)),

@@ -30,7 +30,7 @@ from rocsteady.store.values import (
     MessageRecord,
     NamedFailure,
     Run,
-    RunStory,
+    RunRecord,
 )
 
 AT = 2000.0  # when the report is made
@@ -54,7 +54,7 @@ def record(
     outcome: RunOutcome = RunOutcome.DONE,
     text: str = "waiting for a lock",
     decided: str = "retry",
-) -> RunStory:
+) -> RunRecord:
     run = Run(
         id=1, name="calm-otter", command=("python", "train.py", text), job={}, strategy=Strategy(),
         folder="", machine="m", boot_id="b", process="p", started=1000.0,
@@ -65,7 +65,7 @@ def record(
         fingerprint=Fingerprint(kind="hang-in-script"), seen=(text,), sources=(text,),
         also=(("peer-died", Role.CASCADE),), traceback="Traceback\n  in step",
     )  # fmt: skip
-    return RunStory(
+    return RunRecord(
         run=run,
         attempts=(
             AttemptRecord(run=1, number=1, strategy=Strategy(variables={"A": text}), boot_id="b",
@@ -111,14 +111,14 @@ def story(outcome: RunOutcome = RunOutcome.DONE, decided: str = "retry") -> Stor
     return build_story(RunFacts(at=AT, record=record(outcome=outcome, decided=decided)))
 
 
-def unfinished() -> RunStory:
+def unfinished() -> RunRecord:
     """Return the record of a run whose second attempt has no end."""
     whole = record(outcome=RunOutcome.NONE)
     last = replace(whole.attempts[1], ended=None, outcome=Outcome.NONE, exit_code=None)
     return replace(whole, attempts=(whole.attempts[0], last))
 
 
-def crashed(attempt: int) -> RunStory:
+def crashed(attempt: int) -> RunRecord:
     """Return the record of a run that ended with a crash of the machine."""
     whole = record(outcome=RunOutcome.NOT_DONE)
     cut = replace(whole.attempts[attempt - 1], ended=None, outcome=Outcome.NONE, last_step=None)

@@ -13,14 +13,14 @@ from rocsteady.run.deadline_monitor import LONGEST_WAIT, MAX_POINTS, DeadlineMon
 from rocsteady.run.forecast import lines_ahead, story_ahead
 from rocsteady.run.job.values import Deadline
 from rocsteady.run.options import Fallback
-from rocsteady.store.values import DecisionRecord, Forecast, Run, RunLine, RunStory, Sample
+from rocsteady.store.values import DecisionRecord, Forecast, Run, RunLine, RunRecord, Sample
 
 RUN = Run(
     id=1, name="calm-otter", command=("python",), job={}, strategy=Strategy(), folder="/r",
     machine="m", boot_id="b", process="", started=1000.0,
 )  # fmt: skip
 FASTER = Fallback(number=3, title="CPU, 2 threads", strategy=Strategy(device="cpu"), rate=4.0)
-STORY = RunStory(
+STORY = RunRecord(
     run=RUN, attempts=(), incidents=(), failures=(), decisions=(), messages=(), intents=(),
     progress=(), losses=(), seconds_lost=0.0,
 )  # fmt: skip
@@ -241,7 +241,7 @@ def test_a_run_that_ended_has_a_deadline_and_no_forecast() -> None:
     job = {"deadline": {"within": "PT1H"}}
     ended = msgspec.structs.replace(RUN, job=job, ended=2000.0, outcome=RunOutcome.DONE)
 
-    def never(name: str) -> RunStory:
+    def never(name: str) -> RunRecord:
         raise AssertionError(name)
 
     (seen,) = lines_ahead([line(run=ended)], never, now=3000.0)

@@ -26,7 +26,7 @@ from rocsteady.store.values import (
     DecisionRecord,
     NamedFailure,
     Run,
-    RunStory,
+    RunRecord,
 )
 
 if TYPE_CHECKING:
@@ -245,8 +245,8 @@ def test_an_error_of_the_script_is_not_hurried_past(recorded: Recorded) -> None:
     assert fails(strategies(recorded), "script-error", needs=1.0).strategy is None
 
 
-def story(*attempts: tuple[int, Strategy], fell: int) -> RunStory:
-    return RunStory(
+def story(*attempts: tuple[int, Strategy], fell: int) -> RunRecord:
+    return RunRecord(
         run=RUN,
         attempts=tuple(
             AttemptRecord(run=1, number=number, strategy=with_, boot_id="b", started=1.0)

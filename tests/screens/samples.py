@@ -18,7 +18,7 @@ from rocsteady.doctor.values import Diagnosis
 from rocsteady.model import Observation, Outcome, ProbeOutcome, Risk, RunOutcome, RunState, Strategy
 from rocsteady.plan.values import Basis, Finish, Limit, Option, Pace, Plan, Price
 from rocsteady.probe.values import DrillResult, FaultResult, ProbeLine
-from rocsteady.report.html import render_markdown
+from rocsteady.report.pages import render_markdown
 from rocsteady.report.story import RunFacts, build_story
 from rocsteady.run.announcer import Announcer
 from rocsteady.run.run_watcher import RankView, WatchView
@@ -43,7 +43,7 @@ from rocsteady.store.values import (
     MessageRecord,
     Run,
     RunLine,
-    RunStory,
+    RunRecord,
 )
 
 NOW = datetime(2026, 11, 15, 12, 0, tzinfo=UTC).timestamp()
@@ -197,7 +197,7 @@ RUNS = (
     msgspec.structs.replace(LINE, run=DONE, step=7_500, forecast=None, deadline=NOW - DAY + HOUR),
     msgspec.structs.replace(LINE, run=FAILED, step=12, total=None, forecast=None, deadline=None),
 )  # fmt: skip
-STORY = RunStory(
+STORY = RunRecord(
     run=msgspec.structs.replace(RUN, ended=NOW, outcome=RunOutcome.DONE),
     attempts=(
         AttemptRecord(

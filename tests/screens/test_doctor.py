@@ -37,7 +37,7 @@ def check_page(plain: str, coloured: str, width: int, commands: set[str]) -> Non
     assert COLOURS.sub("", coloured) == plain
     for line in plain.splitlines():
         assert line == line.rstrip()
-        copied = line.strip().removeprefix("fix: ") in commands
+        copied = line.strip().removeprefix("fix: ").removeprefix("check: ") in commands
         assert len(line) <= width or copied or len(line.split()[-1]) > width // 2, line
 
 
@@ -47,7 +47,9 @@ def test_a_diagnosis_fits_and_has_every_word(
 ) -> None:
     diagnosis = recorded.diagnosis(every_machine)
     plain = render_diagnosis(diagnosis, width=width, colour=False)
-    commands = {line for each in diagnosis.findings for line in each.fix.commands}
+    commands = {
+        line for each in diagnosis.findings for line in (*each.fix.commands, *each.fix.check)
+    }
 
     check_page(plain, render_diagnosis(diagnosis, width=width, colour=True), width, commands)
 
@@ -147,7 +149,8 @@ def test_every_rule_has_a_page_that_fits(knowledge: Knowledge, width: int) -> No
             render_rule(rule, knowledge.sources, width=width, colour=colour)
             for colour in (False, True)
         )
-        commands = {*typed((*rule.fix.commands, *rule.fix.windows, *rule.fix.container))}
+        fix = rule.fix
+        commands = {*typed((*fix.commands, *fix.windows, *fix.container, *fix.check))}
 
         check_page(plain, coloured, width, commands)
         assert all(line in plain for line in commands)

@@ -36,7 +36,7 @@ from rocsteady.store.values import (
     MessageRecord,
     NamedFailure,
     Run,
-    RunStory,
+    RunRecord,
     Sample,
 )
 from tests.values import failure
@@ -189,7 +189,7 @@ def test_the_story_of_a_run_comes_back_as_it_was_written(open_journal: OpenJourn
     assert loss == AttemptCost(attempt=1, idle=112.0, steps_redone=20, redoing=loss.redoing)
     assert loss.redoing == pytest.approx(20, rel=0.02)
     assert story.seconds_lost == loss.idle + loss.redoing
-    assert msgspec.json.decode(msgspec.json.encode(story), type=RunStory) == story
+    assert msgspec.json.decode(msgspec.json.encode(story), type=RunRecord) == story
 
 
 def test_an_attempt_that_ended_before_its_first_step_repeats_nothing(

@@ -12,8 +12,8 @@ from rocsteady_train.untrusted_file import read_head
 
 from rocsteady.cli.project import find_run, nothing_run, open_journal
 from rocsteady.exit_codes import INTERRUPTED
-from rocsteady.report.facts import bundle, read_story
-from rocsteady.report.html import render_markdown, render_page
+from rocsteady.report.pages import render_markdown, render_page
+from rocsteady.report.read_run import bundle, read_story
 from rocsteady.report.story import Story, story_document
 from rocsteady.screens.runs import render_summary
 from rocsteady.screens.screen import json_text, layout, show, show_json, tell

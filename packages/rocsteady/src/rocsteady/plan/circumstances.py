@@ -30,7 +30,7 @@ from rocsteady.run.strategy_history import examined
 from rocsteady.store.identity import script_fingerprint
 from rocsteady.store.journal import Journal
 from rocsteady.store.machine_history import Memory
-from rocsteady.store.values import Fate, RunLine, RunStory
+from rocsteady.store.values import Fate, RunLine, RunRecord
 
 
 class Circumstances(Value, frozen=True, kw_only=True):
@@ -62,7 +62,7 @@ class Goal(Value, frozen=True, kw_only=True):
     budget: float | None = None
 
 
-def histories(stories: tuple[RunStory, ...]) -> tuple[tuple[Strategy, FailureHistory], ...]:
+def histories(stories: tuple[RunRecord, ...]) -> tuple[tuple[Strategy, FailureHistory], ...]:
     """Count what runs of a script have shown, by strategy.
 
     What a person must mend and has, as an error in the script, says nothing of what is to come.
@@ -213,7 +213,7 @@ def _lines(job: Job, journal: Journal) -> list[RunLine]:
     return sorted(own, key=lambda line: -line.run.started)[:LATEST]
 
 
-def _stories(job: Job, journal: Journal) -> tuple[RunStory, ...]:
+def _stories(job: Job, journal: Journal) -> tuple[RunRecord, ...]:
     found = []
     for line in _lines(job, journal):
         with contextlib.suppress(JournalError, msgspec.MsgspecError):

@@ -45,7 +45,7 @@ from rocsteady.run.strategy_history import strategies_of
 from rocsteady.store.journal import Journal
 from rocsteady.store.location import find_place
 from rocsteady.store.machine_history import Memory
-from rocsteady.store.values import RunStory
+from rocsteady.store.values import RunRecord
 from rocsteady.system.child_end import DETACHED
 from rocsteady.wording import duration, plural
 
@@ -267,7 +267,7 @@ class TrialResult(Value, frozen=True, kw_only=True):
 
 
 def tried(
-    story: RunStory, trial: Measurement, *, is_over: bool, resumes: bool
+    story: RunRecord, trial: Measurement, *, is_over: bool, resumes: bool
 ) -> tuple[TrialResult, ...]:
     """Put together what is known of each attempt; ``is_over``: it was ended once that was known."""
     failures = {row.attempt: row.failure for row in story.failures}

@@ -37,7 +37,7 @@ from rocsteady.run.options import RunOptions, Timing
 from rocsteady.run.strategy_history import examined
 from rocsteady.store.journal import Journal
 from rocsteady.store.user_folders import state_folder
-from rocsteady.store.values import DecisionRecord, RunStory
+from rocsteady.store.values import DecisionRecord, RunRecord
 
 KINDS = ("hang", "oom", "fault", "kill", "segv", "abort", "nan")
 STEP, BACKWARD, LOADER = "step", "backward", "loader"
@@ -177,7 +177,7 @@ def _due(fault: Fault) -> int:
 def results(
     faults: Sequence[Fault],
     fired: Mapping[int, Fired],
-    story: RunStory,
+    story: RunRecord,
     *,
     went_on_from: Mapping[int, int],
     losses: Mapping[int, LossSeen],
@@ -220,7 +220,7 @@ def _failed(
     plain: FaultResult,
     kind: str,
     fired: Fired,
-    story: RunStory,
+    story: RunRecord,
     went_on_from: Mapping[int, int],
 ) -> FaultResult:
     decision = next((each for each in story.decisions if each.attempt == fired.attempt), None)
@@ -237,7 +237,7 @@ def _failed(
 
 
 def _not_failed(
-    plain: FaultResult, fired: Fired, story: RunStory, seen: LossSeen | None
+    plain: FaultResult, fired: Fired, story: RunRecord, seen: LossSeen | None
 ) -> FaultResult:
     made = next((it.last_step for it in story.attempts if it.number == fired.attempt), None)
     passed = (made or 0) >= fired.step
@@ -253,7 +253,7 @@ def _not_failed(
     )
 
 
-def _seen_at(story: RunStory, attempt: int) -> float:
+def _seen_at(story: RunRecord, attempt: int) -> float:
     """Return when it was known: by the verdict, or with the end of the process."""
     kills = [intent for intent in story.intents if intent.kind is IntentKind.KILL]
     verdicts = [intent.at for intent in kills if intent.attempt == attempt]

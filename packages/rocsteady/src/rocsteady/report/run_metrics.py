@@ -9,7 +9,7 @@ import math
 
 from rocsteady.model import RunOutcome, Value
 from rocsteady.report.story import attempt_stories, costs_of, incident_title
-from rocsteady.store.values import RunLine, RunStory
+from rocsteady.store.values import RunLine, RunRecord
 
 
 class Quantity(Value, frozen=True, kw_only=True):
@@ -58,7 +58,7 @@ def known(metrics: RunMetrics) -> list[Quantity]:
     return [quantity for quantity in QUANTITIES if quantity.name in metrics.values]
 
 
-def metrics_of(line: RunLine, story: RunStory, *, now: float) -> RunMetrics:
+def metrics_of(line: RunLine, story: RunRecord, *, now: float) -> RunMetrics:
     """Take the numbers of a run; its texts are not redacted yet."""
     ended, costs = line.run.ended, costs_of(story, now)
     ahead = story.forecast
@@ -87,7 +87,7 @@ def metrics_of(line: RunLine, story: RunStory, *, now: float) -> RunMetrics:
     )
 
 
-def events_of(story: RunStory) -> tuple[RunEvent, ...]:
+def events_of(story: RunRecord) -> tuple[RunEvent, ...]:
     """Return what happened to a run: incidents, ends of attempts and what followed, its end."""
     events = [
         RunEvent(at=each.at, text=f"incident {each.number}: {incident_title(each)}")

@@ -23,7 +23,7 @@ from rocsteady.store.values import (
     Bucket,
     DecisionRecord,
     Incident,
-    RunStory,
+    RunRecord,
     paused_between,
 )
 from rocsteady.wording import duration, inside_a_sentence, plural, result, spare, stamp
@@ -82,7 +82,7 @@ class RunFacts(Value, frozen=True, kw_only=True):
     """What a story is built from, redacted."""
 
     at: float  # when it was read
-    record: RunStory  # from the journal
+    record: RunRecord  # from the journal
     is_running: bool = False
     resumes: bool = True  # rocsteady knows how the script does
     diagnosis: Diagnosis | None = None  # of the machine when the run began
@@ -226,17 +226,12 @@ class Story(Value, frozen=True, kw_only=True):
     """All that a report of a run says."""
 
     at: float  # when it was made
-    record: RunStory  # what the journal has
+    record: RunRecord  # what the journal has
     state: State
     tone: Tone
     happened: str  # in one sentence or two
     next_step: NextStep
     steps: int | None  # that were made
-    planned_steps: int | None
-    injected_faults: bool  # on purpose
-    open_incident: Incident | None  # that is being handled now
-    crashed_attempts: tuple[int, ...]  # during which the machine crashed
-    causes: dict[str, int]  # how often attempts failed, by the title of the failure
     deadline: str  # with whether it was met; "" without one
     expected_end: str
     slack: float | None  # seconds between the end, or the expected end, and the deadline
@@ -271,7 +266,6 @@ def build_story(facts: RunFacts) -> Story:
     attempts = attempt_stories(record, is_running=facts.is_running)
     state = _state(facts)
     current = open_incident(record) if state is State.RUNNING else None
-    steps, planned = _steps(record.progress)
     end = run.ended or (record.forecast.at if record.forecast else None)
     causes: dict[str, int] = {}
     for attempt in attempts:
@@ -286,12 +280,7 @@ def build_story(facts: RunFacts) -> Story:
         tone=_tone(state, current),
         happened=_happened(facts, state, causes, injected=injected),
         next_step=_next_step(facts, state, attempts),
-        steps=steps,
-        planned_steps=planned,
-        injected_faults=injected,
-        open_incident=current,
-        crashed_attempts=crashed_attempts(record),
-        causes=causes,
+        steps=_steps(record.progress)[0],
         deadline=_deadline(record),
         expected_end=_expected_end(record),
         slack=record.deadline - end if record.deadline is not None and end is not None else None,
@@ -307,7 +296,7 @@ def build_story(facts: RunFacts) -> Story:
     )
 
 
-def costs_of(record: RunStory, at: float) -> Costs:
+def costs_of(record: RunRecord, at: float) -> Costs:
     """Return where the time of a run went, until it ended or until now."""
     begun = [b.first_progress for b in record.progress if b.first_progress is not None]
     end = record.run.ended or at
@@ -322,7 +311,7 @@ def costs_of(record: RunStory, at: float) -> Costs:
     )
 
 
-def _down(record: RunStory, end: float) -> float:
+def _down(record: RunRecord, end: float) -> float:
     """Return the time from the last progress to a crash of the machine, and after it."""
     if not record.attempts or record.attempts[-1].number not in crashed_attempts(record):
         return 0.0
@@ -331,7 +320,7 @@ def _down(record: RunStory, end: float) -> float:
     return max(0.0, end - max((at for at in seen if at is not None), default=last.started))
 
 
-def attempt_stories(record: RunStory, *, is_running: bool = False) -> tuple[AttemptStory, ...]:
+def attempt_stories(record: RunRecord, *, is_running: bool = False) -> tuple[AttemptStory, ...]:
     """Explain each attempt: its settings, its end, the failure, and what was decided."""
     crashed = crashed_attempts(record)
     end_of_run = record.run.ended
@@ -409,7 +398,7 @@ def incident_title(incident: Incident) -> str:
     return f"{incident.verdict.value}{rank}{where}"
 
 
-def open_incident(record: RunStory) -> Incident | None:
+def open_incident(record: RunRecord) -> Incident | None:
     """Return the incident of the last attempt, as long as nothing is decided about it."""
     last = record.incidents[-1] if record.incidents else None
     if last is None or last.attempt < len(record.attempts):
@@ -417,7 +406,7 @@ def open_incident(record: RunStory) -> Incident | None:
     return None if decision_after(record, last.attempt) else last
 
 
-def crashed_attempts(record: RunStory) -> tuple[int, ...]:
+def crashed_attempts(record: RunRecord) -> tuple[int, ...]:
     """Return the attempts during which the machine crashed."""
     return tuple(
         intent.attempt
@@ -426,7 +415,7 @@ def crashed_attempts(record: RunStory) -> tuple[int, ...]:
     )
 
 
-def decision_after(record: RunStory, attempt: int) -> DecisionRecord | None:
+def decision_after(record: RunRecord, attempt: int) -> DecisionRecord | None:
     return next((each for each in reversed(record.decisions) if each.attempt == attempt), None)
 
 
@@ -434,7 +423,7 @@ def torch_of(machine: Brief) -> str:
     return f"PyTorch {machine.torch}" if machine.torch else "no PyTorch"
 
 
-def _failure_of(record: RunStory, attempt: int) -> Failure | None:
+def _failure_of(record: RunRecord, attempt: int) -> Failure | None:
     return next((row.failure for row in record.failures if row.attempt == attempt), None)
 
 
@@ -500,7 +489,7 @@ def _happened(facts: RunFacts, state: State, causes: dict[str, int], *, injected
     return f"{note}{begin}{outcome}.{handled} {_trouble_in_short(record, causes)}".rstrip()
 
 
-def _progress(record: RunStory) -> str:
+def _progress(record: RunRecord) -> str:
     step, total = _steps(record.progress)
     if step is None:
         return ""
@@ -509,7 +498,7 @@ def _progress(record: RunStory) -> str:
     return f" ({plural(step, 'step')})" if total is None else f" ({step:,} of {total:,} steps)"
 
 
-def _trouble_in_short(record: RunStory, causes: dict[str, int]) -> str:
+def _trouble_in_short(record: RunRecord, causes: dict[str, int]) -> str:
     attempts = plural(len(record.attempts), "attempt")
     if crashed := crashed_attempts(record):
         crash = f"The machine crashed during attempt {', '.join(map(str, crashed))}."
@@ -564,7 +553,7 @@ def _next_step(facts: RunFacts, state: State, attempts: Sequence[AttemptStory]) 
     return NextStep(action=Action.FIX_CAUSE, text=text, command=resume)
 
 
-def _deadline(record: RunStory) -> str:
+def _deadline(record: RunRecord) -> str:
     if record.deadline is None:
         return ""
     run, due = record.run, stamp(record.deadline)
@@ -573,7 +562,7 @@ def _deadline(record: RunStory) -> str:
     return f"{due} ({spare(record.forecast.at, record.deadline)})" if record.forecast else due
 
 
-def _expected_end(record: RunStory) -> str:
+def _expected_end(record: RunRecord) -> str:
     ahead = record.forecast
     if ahead is None:
         return ""

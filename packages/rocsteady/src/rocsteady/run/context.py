@@ -23,7 +23,7 @@ from rocsteady.run.stop_requests import StopRequests
 from rocsteady.run.torchrun import AgentLink
 from rocsteady.store.journal import Journal
 from rocsteady.store.machine_history import Memory
-from rocsteady.store.values import Run, RunStory
+from rocsteady.store.values import Run, RunRecord
 from rocsteady.system.child_end import OURS, TerminalUse
 
 if TYPE_CHECKING:  # it imports this module
@@ -38,7 +38,7 @@ class RunSpec:
     run: Run
     folder: Path  # the user's
     seen_as: tuple[Path, ...] = ()  # other paths by which the script sees its folder
-    earlier: RunStory | None = None  # of a run that was left
+    earlier: RunRecord | None = None  # of a run that was left
     origin: Origin | None = None  # of the checkpoints that a new run finds
     note: str = ""  # what is to be said of them
 

@@ -23,7 +23,7 @@ from rocsteady.run.forecast import (
 )
 from rocsteady.run.job.values import Deadline
 from rocsteady.run.options import Fallback
-from rocsteady.store.values import Forecast, Run, RunStory, Sample
+from rocsteady.store.values import Forecast, Run, RunRecord, Sample
 from rocsteady.wording import moment
 
 MAX_POINTS = 500  # points; every second one is forgotten when there are more
@@ -93,7 +93,7 @@ class DeadlineMonitor:
         options: Callable[[], Sequence[Fallback]],  # of the plan, that are left
         resumes: Callable[[], bool],  # else another start has all the steps before it
         between: Callable[[], float | None],  # seconds between two failures here
-        earlier: RunStory | None = None,
+        earlier: RunRecord | None = None,
         slipped: Callable[[str], None] = lambda _: None,  # is given the sentence, each time
     ) -> None:
         self.due = due(deadline, run.started)

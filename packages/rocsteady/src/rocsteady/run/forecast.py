@@ -18,7 +18,7 @@ import msgspec
 from rocsteady_train import goodput
 
 from rocsteady.run.job.values import Deadline
-from rocsteady.store.values import Bucket, DecisionRecord, Forecast, Run, RunLine, RunStory
+from rocsteady.store.values import Bucket, DecisionRecord, Forecast, Run, RunLine, RunRecord
 
 STRETCHES = 12  # of equal time, that the work so far is cut into
 FEWEST = 3  # stretches that say something
@@ -270,13 +270,13 @@ def between_failures(lines: Iterable[RunLine], *, but: int) -> float:
 
 
 def lines_ahead(
-    lines: Sequence[RunLine], story_of: Callable[[str], RunStory], *, now: float
+    lines: Sequence[RunLine], story_of: Callable[[str], RunRecord], *, now: float
 ) -> tuple[RunLine, ...]:
     """Look ahead for each run."""
     return tuple(_line_ahead(line, lines, story_of, now) for line in lines)
 
 
-def story_ahead(story: RunStory, lines: Sequence[RunLine], *, now: float) -> RunStory:
+def story_ahead(story: RunRecord, lines: Sequence[RunLine], *, now: float) -> RunRecord:
     """Look ahead for one run; ``lines`` are all of the journal."""
     deadline, ahead = due_of(story.run), None
     if story.run.ended is None:
@@ -295,7 +295,7 @@ def story_ahead(story: RunStory, lines: Sequence[RunLine], *, now: float) -> Run
 
 
 def _line_ahead(
-    line: RunLine, lines: Sequence[RunLine], story_of: Callable[[str], RunStory], now: float
+    line: RunLine, lines: Sequence[RunLine], story_of: Callable[[str], RunRecord], now: float
 ) -> RunLine:
     if line.run.ended is not None or line.total is None:
         return msgspec.structs.replace(line, deadline=due_of(line.run))

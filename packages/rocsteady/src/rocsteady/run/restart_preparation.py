@@ -19,7 +19,7 @@ from rocsteady.run.options import RunOptions
 from rocsteady.run.recovery import Decision
 from rocsteady.run.stopwatch import Stopwatch
 from rocsteady.store.redaction import shown_command
-from rocsteady.store.values import RunStory
+from rocsteady.store.values import RunRecord
 from rocsteady.wording import duration, plural
 from rocsteady.wording import size as written_size
 
@@ -54,7 +54,7 @@ class Restart:
         self._since = Stopwatch()
         self.repeats = False  # the next attempt only tries whether something has cleared up
 
-    def take_over(self, earlier: RunStory) -> None:
+    def take_over(self, earlier: RunRecord) -> None:
         """Refuse to take over a run that cannot resume, if that would overwrite its work."""
         saved = any(bucket.seconds_in.get("checkpoint") for bucket in earlier.progress)
         if not saved and not wrote_model(self._folder, self._run.started):
@@ -184,7 +184,6 @@ class BackedUpFiles(Value, frozen=True, kw_only=True):
 
     folder: str
     files: int
-    bytes: int
     names: tuple[str, ...] = ()  # from the folder that they were copied from
 
 
@@ -215,7 +214,7 @@ def _copied(
     size = sum(wanted.values())
     names = tuple(sorted(str(path.relative_to(folder)) for path in wanted))
     if at_most is not None and size > at_most:
-        return BackedUpFiles(folder="", files=len(wanted), bytes=size, names=names)
+        return BackedUpFiles(folder="", files=len(wanted), names=names)
     if size + RESERVE > shutil.disk_usage(target.parent).free:
         raise RocsteadyError(
             f"not enough disk space to back up the {written_size(size)} of files that the run wrote"
@@ -224,7 +223,7 @@ def _copied(
         copy = target / path.relative_to(folder)
         copy.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy2(path, copy)
-    return BackedUpFiles(folder=str(target), files=len(wanted), bytes=size, names=names)
+    return BackedUpFiles(folder=str(target), files=len(wanted), names=names)
 
 
 def written_files(folder: Path, since: float) -> Iterator[tuple[Path, int]]:

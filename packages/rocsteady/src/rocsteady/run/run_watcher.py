@@ -24,7 +24,7 @@ from rocsteady.store.journal import Journal
 from rocsteady.store.location import RUNS
 from rocsteady.store.redaction import Secrets
 from rocsteady.store.run_names import check_name
-from rocsteady.store.values import RunLine, RunStory
+from rocsteady.store.values import RunLine, RunRecord
 from rocsteady.system.logfile import TEXT_STAMP
 from rocsteady.wording import plural
 
@@ -45,7 +45,7 @@ class RankView(Value, frozen=True, kw_only=True):
 class WatchView(Value, frozen=True, kw_only=True):
     now: float
     line: RunLine
-    story: RunStory
+    story: RunRecord
     ranks: tuple[RankView, ...] = ()
     log: tuple[str, ...] = ()  # its last lines
 
@@ -83,7 +83,7 @@ class RunWatcher:
         """Return whether nothing more is to come."""
         return self._line.run.ended is not None or self._line.alive is False
 
-    def _read(self) -> tuple[tuple[RunLine, ...], RunLine, RunStory]:
+    def _read(self) -> tuple[tuple[RunLine, ...], RunLine, RunRecord]:
         began = time.monotonic()
         lines = self._journal.runs()
         story = story_ahead(self._journal.story(self.name), lines, now=time.time())
@@ -161,8 +161,8 @@ def _without_secrets(line: RunLine) -> RunLine:
     return msgspec.convert(Secrets().value(msgspec.to_builtins(line)), RunLine)
 
 
-def _without_secrets_in(story: RunStory) -> RunStory:
+def _without_secrets_in(story: RunRecord) -> RunRecord:
     """Hide secrets in all texts; progress has none, and may be long."""
     texts = msgspec.structs.replace(story, progress=())
-    hidden = msgspec.convert(Secrets().value(msgspec.to_builtins(texts)), RunStory)
+    hidden = msgspec.convert(Secrets().value(msgspec.to_builtins(texts)), RunRecord)
     return msgspec.structs.replace(hidden, progress=story.progress)

@@ -29,7 +29,7 @@ from rocsteady.run.termination import OF_TORCHRUN, end_what_was_left, guard
 from rocsteady.run.torchrun import AgentLink, torchrun_engine
 from rocsteady.store.journal import Journal
 from rocsteady.store.machine_history import Memory, remember_run
-from rocsteady.store.values import Run, RunStory
+from rocsteady.store.values import Run, RunRecord
 from rocsteady.system.child_end import DETACHED, OURS
 
 
@@ -130,7 +130,7 @@ class RunLauncher:
             hosts=link if link is not None and link.several_hosts else None,
         )
 
-    def _run(self, job: Job, name: str | None) -> tuple[Run, RunStory | None]:
+    def _run(self, job: Job, name: str | None) -> tuple[Run, RunRecord | None]:
         """Begin a run, or take over one that was left."""
         journal, resumed = self.journal, self.options.resumed_run
         exclusive = self.options.resume != NEVER and self.options.ranks is None

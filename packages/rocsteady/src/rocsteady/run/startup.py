@@ -9,7 +9,7 @@ from pathlib import Path
 from rocsteady.model import IntentKind
 from rocsteady.run.context import Services
 from rocsteady.run.strategy_history import StrategyHistory
-from rocsteady.store.values import Fate, RunStory, Unfinished
+from rocsteady.store.values import Fate, RunRecord, Unfinished
 
 
 class Startup:
@@ -35,7 +35,7 @@ class Startup:
                 self._remember_death(left)
             self._journal.settle(intent, left.fate.value)
 
-    def set_out(self, earlier: RunStory | None) -> str:
+    def set_out(self, earlier: RunRecord | None) -> str:
         """Choose the first strategy. Returns why there is none; "" if there is one."""
         if earlier is not None:
             self._strategies.resume(earlier)
@@ -61,7 +61,7 @@ class Startup:
             self._strategies.took_down(*attempted, self._folder)
 
 
-def first_attempt(earlier: RunStory | None) -> int:
+def first_attempt(earlier: RunRecord | None) -> int:
     """Return the next number; an attempt may be known only by the intent to make it."""
     if earlier is None:
         return 1

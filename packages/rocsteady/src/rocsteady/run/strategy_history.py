@@ -36,7 +36,7 @@ from rocsteady.run.progress import ProgressCounts
 from rocsteady.run.recovery import is_as_deadly, propose
 from rocsteady.store.identity import script_fingerprint
 from rocsteady.store.machine_history import Memory
-from rocsteady.store.values import AttemptRecord, Deadly, Helped, NamedFailure, Run, RunStory
+from rocsteady.store.values import AttemptRecord, Deadly, Helped, NamedFailure, Run, RunRecord
 from rocsteady.system.disk_root import DiskRoot
 
 KERNEL_WITHIN = timedelta(seconds=2)
@@ -73,7 +73,7 @@ class StrategyHistory:
         crashes = memory.deadly(here, script) if memory else ()
         self._deadly = [entry.strategy for entry in crashes]
 
-    def resume(self, story: RunStory) -> None:
+    def resume(self, story: RunRecord) -> None:
         """Take up the strategies of a run that was left."""
         if story.attempts:
             self.strategy = story.attempts[-1].strategy
@@ -249,7 +249,7 @@ class StrategyHistory:
         """Return the options of the plan that may be fallen back to."""
         return tuple(option for option in self.fallbacks if self._may_fall_to(option.strategy))
 
-    def _leave_out_taken(self, story: RunStory) -> None:
+    def _leave_out_taken(self, story: RunRecord) -> None:
         """Leave out the options that a run has taken; go on with the last if it was not tried."""
         taken = {each.fallback: each.attempt for each in story.decisions if each.fallback}
         last = story.attempts[-1].number if story.attempts else None

@@ -18,7 +18,7 @@ from rocsteady.model import Value
 from rocsteady.plan.estimates import UNKNOWN_SETUP
 from rocsteady.plan.ranking import in_time, recommends, too_dear
 from rocsteady.plan.values import Basis, Finish, Option, Plan
-from rocsteady.report.html import render_template
+from rocsteady.report.pages import render_template
 from rocsteady.report.story import UNCONFIRMED
 from rocsteady.screens.plan import (
     AGED,

@@ -18,7 +18,7 @@ from rocsteady.store.values import (
     Gauge,
     Intent,
     RunLine,
-    RunStory,
+    RunRecord,
     paused_between,
 )
 from rocsteady.wording import duration, moment, plural, size, spare, until
@@ -42,13 +42,13 @@ class Series(Value, frozen=True, kw_only=True):
     last: str
 
 
-def is_paused(story: RunStory) -> bool:
+def is_paused(story: RunRecord) -> bool:
     return story.run.ended is None and any(
         intent.kind is IntentKind.PAUSE and intent.outcome is None for intent in story.intents
     )
 
 
-def state_in_words(line: RunLine, story: RunStory) -> str:
+def state_in_words(line: RunLine, story: RunRecord) -> str:
     """Return the state of a run in a word or two; a paused one is not stalled."""
     return "paused" if line.alive and is_paused(story) else state_of(line)
 
@@ -104,7 +104,7 @@ def outlook(view: WatchView, zone: tzinfo | None = None) -> str:
     return text
 
 
-def series(story: RunStory) -> tuple[Series, ...]:
+def series(story: RunRecord) -> tuple[Series, ...]:
     buckets = of_last_attempt(story.progress)
     found = []
     losses = tuple(each.gauges[LOSS].mean for each in buckets if LOSS in each.gauges)
@@ -193,7 +193,7 @@ def _ranks(ranks: Sequence[RankView]) -> Iterator[Detail]:
         yield "", f"{ODD} behind the others, or waiting in another phase"
 
 
-def _incidents(story: RunStory, zone: tzinfo | None) -> Iterator[tuple[str, str]]:
+def _incidents(story: RunRecord, zone: tzinfo | None) -> Iterator[tuple[str, str]]:
     decided = {decision.attempt: decision for decision in story.decisions}
     named = {failed.attempt: failed for failed in story.failures}
     hung = {incident.attempt: incident for incident in story.incidents}

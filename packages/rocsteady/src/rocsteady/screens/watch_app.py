@@ -346,8 +346,8 @@ class WatchApp(App[int]):
         self._confirm(text, self._controls.restart, "restarting")
 
     def action_report(self) -> None:
-        from rocsteady.report.facts import read_story  # noqa: PLC0415 - slow, seldom
-        from rocsteady.report.html import render_markdown  # noqa: PLC0415 - the same
+        from rocsteady.report.pages import render_markdown  # noqa: PLC0415 - the same
+        from rocsteady.report.read_run import read_story  # noqa: PLC0415 - slow, seldom
 
         try:
             text = render_markdown(read_story(self._journal, self._view.line, now=time.time()))

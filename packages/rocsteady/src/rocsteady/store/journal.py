@@ -42,7 +42,7 @@ from rocsteady.store.values import (
     NamedFailure,
     Run,
     RunLine,
-    RunStory,
+    RunRecord,
     Sample,
     Unfinished,
     UnwrittenEntries,
@@ -234,7 +234,7 @@ class Journal:
         with self._reader() as connection:
             return queries.run_lines(connection, self.here, self._clock()) if connection else ()
 
-    def story(self, name: str) -> RunStory:
+    def story(self, name: str) -> RunRecord:
         with self._reader() as connection:
             if connection is None:
                 raise JournalError(f"there is no run {name!r}: nothing was run here yet")

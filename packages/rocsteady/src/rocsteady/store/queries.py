@@ -28,7 +28,7 @@ from rocsteady.store.values import (
     NamedFailure,
     Run,
     RunLine,
-    RunStory,
+    RunRecord,
     paused_between,
 )
 from rocsteady.system.root import well_formed
@@ -97,7 +97,7 @@ def run_lines(connection: sqlite3.Connection, here: Identity, now: float) -> tup
     return tuple(_line(connection, _shown(run), here, now) for run in runs)
 
 
-def story(connection: sqlite3.Connection, name: str) -> RunStory:
+def story(connection: sqlite3.Connection, name: str) -> RunRecord:
     """Return all that is known of a run, as of one moment."""
     connection.execute("BEGIN")
     try:
@@ -107,7 +107,7 @@ def story(connection: sqlite3.Connection, name: str) -> RunStory:
         order = "WHERE run = ? ORDER BY start, attempt"
         progress = select(connection, Bucket, order, run.id, without=late)
         losses = tuple(_losses(attempts, progress))
-        return RunStory(
+        return RunRecord(
             run=run,
             attempts=attempts,
             incidents=_incidents(connection, run.id),

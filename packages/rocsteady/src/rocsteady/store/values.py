@@ -208,7 +208,7 @@ class Forecast(Value, frozen=True, kw_only=True):
     failures: float  # that are expected on the way
 
 
-class RunStory(Value, frozen=True, kw_only=True):
+class RunRecord(Value, frozen=True, kw_only=True):
     version: int = 1
     run: Run
     attempts: tuple[AttemptRecord, ...]

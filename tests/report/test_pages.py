@@ -17,8 +17,8 @@ from sample_run import AT, crashed, facts, hang, record, story
 
 from rocsteady.doctor.knowledge.values import Fix
 from rocsteady.model import Strategy
-from rocsteady.report.facts import bundle
-from rocsteady.report.html import render_page
+from rocsteady.report.pages import render_page
+from rocsteady.report.read_run import bundle
 from rocsteady.report.story import IncidentEvidence, RunFacts, build_story
 from rocsteady.store.journal import Journal
 from rocsteady.store.location import find_place

@@ -27,7 +27,7 @@ from rocsteady.run.script_resume import can_resume
 from rocsteady.store.journal import Journal
 from rocsteady.store.location import RUNS
 from rocsteady.store.redaction import redactor_here
-from rocsteady.store.values import RunLine, RunStory
+from rocsteady.store.values import RunLine, RunRecord
 
 INCIDENTS = 40  # of many, the last; their evidence is read
 STACKS, WAITS, LOG_TAIL = 24 * 1024, 8 * 1024, 8 * 1024  # bytes
@@ -104,13 +104,13 @@ def _evidence(folder: Path, number: int) -> IncidentEvidence:
     )
 
 
-def _crash_explanation(record: RunStory) -> str:
+def _crash_explanation(record: RunRecord) -> str:
     if not crashed_attempts(record):
         return ""
     return " ".join(load_failures().kinds[FailureKind.MACHINE_WENT_DOWN].words.split())
 
 
-def _advice(record: RunStory) -> dict[str, Fix]:
+def _advice(record: RunRecord) -> dict[str, Fix]:
     kinds = {row.failure.kind for row in record.failures}
     known = load_failures().kinds if kinds else {}
     fixes = {kind: known[kind].fix or known[kind].advice for kind in kinds & known.keys()}
