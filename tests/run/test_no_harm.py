@@ -181,7 +181,7 @@ def test_a_last_line_without_an_end_stays_so_and_ours_begins_anew(runs: SideBySi
     assert runs.both(PYTHON, "-c", text) == (0, b"half", b"a line\n")
 
     ended = runs.bare(*runs.watching(), PYTHON, "-c", "import sys; sys.stderr.write('50%')")
-    before, _, after = ended.err.partition(b"50%")
+    before, _, after = ended.err.rpartition(b"50%")
     assert OURS.sub(b"", before) == b""
     assert after.startswith(b"\nrocsteady: done.")
 

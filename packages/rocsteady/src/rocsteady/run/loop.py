@@ -23,6 +23,7 @@ from rocsteady.model import Failure, IntentKind, Next, Outcome, RunOutcome, Stra
 from rocsteady.run.attempt import Attempt
 from rocsteady.run.attempt_end import AttemptEnd, is_failure
 from rocsteady.run.attempt_review import AttemptReview
+from rocsteady.run.backup import wrote_model
 from rocsteady.run.checkpoints import Checkpoints, Steps
 from rocsteady.run.context import AttemptContext, RunSpec, Services
 from rocsteady.run.deadline_monitor import DeadlineMonitor
@@ -37,7 +38,7 @@ from rocsteady.run.options import AUTO, RunOptions
 from rocsteady.run.processes import AttemptProcesses
 from rocsteady.run.progress import StepTimes
 from rocsteady.run.recovery import Decision
-from rocsteady.run.restart_preparation import Restart, near, wrote_model
+from rocsteady.run.restart_preparation import Restart, near
 from rocsteady.run.resume_detection import How
 from rocsteady.run.resume_trial import OutputCopies, ResumeTrial, put_back
 from rocsteady.run.run_end import RunEnd

@@ -21,8 +21,8 @@ from rocsteady_train.untrusted_file import open_regular, read_head
 
 from rocsteady.errors import RocsteadyError
 from rocsteady.model import Value
+from rocsteady.run.backup import written_files
 from rocsteady.run.job.done_when import kind_of, what_is_wrong
-from rocsteady.run.restart_preparation import written_files
 
 LENGTH = struct.Struct("<Q")  # of the header of a safetensors file
 PICKLE_LIMIT = 64 << 20  # bytes that are searched

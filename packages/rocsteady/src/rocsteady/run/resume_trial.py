@@ -22,9 +22,9 @@ from rocsteady.errors import RocsteadyError
 from rocsteady.hangs.heartbeat_pages import CheckpointRead
 from rocsteady.hangs.values import Heartbeat
 from rocsteady.model import Value
+from rocsteady.run.backup import CLOCK_GRAIN, RESERVE, written_files
 from rocsteady.run.job.resume import NANOSECONDS
 from rocsteady.run.own_checkpoints import is_checkpoint_file
-from rocsteady.run.restart_preparation import CLOCK_GRAIN, RESERVE, written_files
 from rocsteady.run.resume_detection import ResumeMethod
 from rocsteady.system.atomic_file import write_whole
 from rocsteady.wording import size as written_size

@@ -1,0 +1,97 @@
+"""The files that a run has written, and their copies before a restart could write over them."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+from rocsteady.errors import RocsteadyError
+from rocsteady.model import Value
+from rocsteady.wording import size as written_size
+
+MAX_FILES = 200_000  # looked at; more is not a folder of outputs
+SKIPPED_FOLDERS = {".git", ".rocsteady", "__pycache__", ".venv", "node_modules"}
+RESERVE = 1 << 30  # bytes that stay free
+CLOCK_GRAIN = 0.02  # seconds; a file's time comes from a coarser clock than ours
+_MODELS = ".ckpt .distcp .gguf .h5 .keras .onnx .pickle .pkl .pt .pth .safetensors"
+MODELS = frozenset(_MODELS.split())
+
+
+class BackedUpFiles(Value, frozen=True, kw_only=True):
+    """What was copied."""
+
+    folder: str
+    files: int
+    names: tuple[str, ...] = ()  # from the folder that they were copied from
+
+
+def back_up(folder: Path, since: float, target: Path, at_most: int | None = None) -> BackedUpFiles:
+    """Copy every file below ``folder`` that was written since then; refuse to fill the disk.
+
+    More than ``at_most`` bytes are not copied, and the folder is "".
+    """
+    try:
+        return _copied(dict(written_files(folder, since)), folder, target, at_most)
+    except OSError as error:
+        raise RocsteadyError(
+            f"the files of the run cannot be backed up: {error.filename}: {error.strerror}"
+        ) from None
+
+
+def wrote_model(folder: Path, since: float) -> bool:
+    """Return whether a file with the name of a model was written since then; or may have been."""
+    try:
+        return any(path.suffix.lower() in MODELS for path, _ in written_files(folder, since))
+    except (OSError, RocsteadyError):  # it cannot be told, so nothing is put at risk
+        return True
+
+
+def _copied(
+    wanted: dict[Path, int], folder: Path, target: Path, at_most: int | None
+) -> BackedUpFiles:
+    size = sum(wanted.values())
+    names = tuple(sorted(str(path.relative_to(folder)) for path in wanted))
+    if at_most is not None and size > at_most:
+        return BackedUpFiles(folder="", files=len(wanted), names=names)
+    if size + RESERVE > shutil.disk_usage(target.parent).free:
+        raise RocsteadyError(
+            f"not enough disk space to back up the {written_size(size)} of files that the run wrote"
+        )
+    for path in wanted:
+        copy = target / path.relative_to(folder)
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(path, copy)
+    return BackedUpFiles(folder=str(target), files=len(wanted), names=names)
+
+
+def written_files(folder: Path, since: float) -> Iterator[tuple[Path, int]]:
+    """Yield files and their sizes; also behind links to folders, where outputs often lie."""
+    seen = 0
+    known = {os.path.realpath(folder)}
+    for place, folders, names in os.walk(folder, followlinks=True):
+        folders[:] = [name for name in folders if _is_next(os.path.join(place, name), known)]  # noqa: PTH118 - os.walk's own
+        for name in names:
+            seen += 1
+            if seen > MAX_FILES:
+                raise RocsteadyError(
+                    f"{folder} has more than {MAX_FILES} files, too many to find those that the"
+                    " run wrote"
+                )
+            path = Path(place) / name
+            try:
+                about = path.stat()
+            except OSError:  # removed in the meantime, or a link to nothing
+                continue
+            if about.st_mtime >= since - CLOCK_GRAIN and path.is_file() and not path.is_symlink():
+                yield path, about.st_size
+
+
+def _is_next(path: str, known: set[str]) -> bool:
+    """Return whether a folder is to be looked into, and that it was not before."""
+    real = os.path.realpath(path)
+    if os.path.basename(path) in SKIPPED_FOLDERS or real in known:  # noqa: PTH119 - as above
+        return False
+    known.add(real)
+    return True
