@@ -22,6 +22,7 @@ from rocsteady.doctor.knowledge.values import Severity
 from rocsteady.model import Value
 
 TITLE, SUMMARY = 60, 200  # letters
+STEPS = 3  # what to do about a failure, at least
 NAMES = "id|name|gfx|torch"  # the field that an entry is called by
 
 
@@ -39,7 +40,7 @@ def knowledge_problems(folder: Path = DATA) -> tuple[EntryProblem, ...]:
     """Return what is wrong with any entry below a folder."""
     knowledge = load_knowledge(folder, facts=FACTS, checks=CHECKS)
     data = DataFolder(folder)
-    load_failures(data)
+    failures = load_failures(data)
     known_messages(data)
     load_offers(data)
     load_speeds(data)
@@ -48,6 +49,10 @@ def knowledge_problems(folder: Path = DATA) -> tuple[EntryProblem, ...]:
     found = [*dict.fromkeys((*knowledge.ignored, *data.ignored))]
     for rule in knowledge.rules.values():
         found += (f"rules: {rule.id}: {problem}" for problem in _rule_problems(rule, knowledge))
+    for kind in failures.kinds.values():
+        fix = kind.fix or kind.advice
+        if fix is None or 1 + len(fix.then) < STEPS:
+            found.append(f"failures.toml: {kind.id}: then: what to do first, second and third")
     lines = _Lines(folder)
     return tuple(lines.located(each) for each in found)
 
