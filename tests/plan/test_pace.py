@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from rocsteady_train.goodput import share_of_work
+from msgspec.structs import replace
 
 from rocsteady.plan.pace import (
     DRIFT,
@@ -258,10 +258,26 @@ def test_long_work_takes_what_the_exact_formula_says(loss: FailureCost) -> None:
     work = 100 * DAY
     known = FailureHistory(failures=10**6, seconds=10**6 * HOUR)  # one an hour
     found = forecast(work, history=known, loss=loss)
-    share = share_of_work(loss.interval, 0.0, loss.again, HOUR)
-    assert found.seconds == pytest.approx(work / share, rel=0.01)
-    assert found.lost == pytest.approx(1 - share, rel=0.02)
-    assert found.failures == pytest.approx(work / share / HOUR, rel=0.01)
+    failures = work / loss.interval * math.expm1(loss.interval / HOUR)
+    seconds = failures * (HOUR + loss.again)  # none while it starts
+    assert found.seconds == pytest.approx(seconds, rel=0.01)
+    assert found.lost == pytest.approx(1 - work / seconds, rel=0.02)
+    assert found.failures == pytest.approx(failures, rel=0.01)
+
+
+def test_what_was_seen_twice_outweighs_what_was_supposed() -> None:
+    """Two hangs in 113 steps are 35,000 in 1.97 million, and not 119."""
+    seen = FailureHistory(failures=2, seconds=3600.0, steps=113)
+    found = finish(
+        replace(pace_of(), rate=2.0, low=2.0, high=2.0),
+        1_970_000,
+        history=seen,
+        loss=FailureCost(again=30.0, interval=1.0),
+        due=None,
+    )
+    assert found.failures == pytest.approx(35_000, rel=0.03)
+    never = finish(pace_of(), 10**7, history=seen, loss=FailureCost(again=30.0), due=None)
+    assert never.failures == pytest.approx(10**7 * 2 / 113, rel=0.03)
 
 
 def test_where_nothing_fails_and_the_pace_is_sure_the_end_is_the_work() -> None:

@@ -227,7 +227,7 @@ def test_a_deadline_that_trials_come_close_to_is_measured_from_their_end() -> No
 def test_what_works_but_is_late_is_not_said_to_fail() -> None:
     _, options = planned(Scripted(gpu=(tried(0.5),), cpu=(tried(0.1),)), by=3600.0)
     rented = next(option for option in options if option.cost)
-    made = plan(rented, *(each for each in options if each is not rented), deadline=None)
+    made = plan(rented, *(it for it in options if it is not rented), deadline=None, budget=500.0)
 
     assert "What was tried here is not on time." in take(made)
     changed = [

@@ -64,6 +64,7 @@ def made(**more: object) -> Plan:
         "trial_seconds": 60.0,
         "ruled_out": (out,),
         "take": "Recommended: option 1.",
+        "recommended": 1,
     }
     return plan_of(first, cloud, slow, **{**fields, **more})
 
@@ -146,7 +147,7 @@ def test_a_budget_that_pays_is_no_less_than_the_cost() -> None:
 
 
 def test_a_page_without_a_recommendation_says_what_would_give_one() -> None:
-    plan = made(take="No recommendation: nothing was tried.", trials=0)
+    plan = made(take="No recommendation: nothing was tried.", recommended=0, trials=0)
     cloud = replace(plan.options[1], number=1, do="rocsteady plan --export skypilot --option 1")
     page = paged(replace(plan, options=(cloud,), not_tried=plan.ruled_out))
 

@@ -16,12 +16,15 @@ from rocsteady.plan.values import Limit, Pace
 
 LEAST_STACKS = 8  # fewer say nothing of shares
 WORTH = 0.03  # a smaller share is not told
-INSTALLED = ("site-packages/", "dist-packages/", "/lib/python", "python3.", "<")
+INSTALLED = ("site-packages/", "dist-packages/", "/lib/python", "python3.", "(<")
 OWN_CODE, SIMULATION = "own code", "simulation"  # the script's own Python, by what it does there
 NOT_TOLD_APART = "compute and own code"  # too few looks at stacks
 _SIMULATES = re.compile(r"(?i)simul|rollout|episode|physics|\benv|_env\b")
 COMPUTE = ("compute", "backward", "optimizer")
 MAX_WORKERS = 8
+MAX_SPEEDUP = 100.0  # times as fast as a CPU: further nobody believes
+PARAMETERS = 10_000  # of a model, for each time that a GPU is as fast; our guess
+WORTH_SAYING = 1.1  # times as fast; less is no advice
 LEAST_LEFT = 0.02  # of a step; nothing is made more than 50 times as fast
 
 
@@ -46,6 +49,9 @@ def limits(
     for part, share in sorted(parts.items(), key=lambda item: -item[1]):
         if share >= WORTH:
             best, gain = _help(part, share, on_gpu=on_gpu, loader=loader, cores=cores)
+            if part == "compute" and tried.size:
+                gain = min(gain, 1 / (1 - share + share / max_speedup(tried.size.parameters)))
+                best = best if gain > WORTH_SAYING else ""
             place = where if part == own_part else ""
             found.append(Limit(part=part, share=share, where=place, best=best, gain=gain))
     if len(tried.stacks) < LEAST_STACKS and compute >= WORTH:
@@ -58,6 +64,13 @@ def own_share(limits: Sequence[Limit]) -> float | None:
     if any(it.part == NOT_TOLD_APART for it in limits):
         return None
     return next((it.share for it in limits if it.part in (OWN_CODE, SIMULATION)), 0.0)
+
+
+def max_speedup(parameters: int | None) -> float:
+    """Return how many times as fast as a CPU a GPU computes at most, by the size of the model."""
+    if parameters is None:
+        return MAX_SPEEDUP
+    return min(max(parameters / PARAMETERS, 1.0), MAX_SPEEDUP)
 
 
 def shares_of(pace: Pace) -> dict[str, float]:

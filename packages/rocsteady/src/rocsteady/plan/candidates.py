@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import msgspec
 
 from rocsteady.doctor.knowledge.values import Severity
-from rocsteady.doctor.values import ComputeDevice
+from rocsteady.doctor.values import ComputeDevice, Finding
 from rocsteady.failures.difference import describe_changes
 from rocsteady.model import FailureKind, Risk, Strategy
 from rocsteady.plan.circumstances import Circumstances
@@ -18,6 +18,7 @@ GPU, CPU = "gpu", "cpu"
 AS_IS = "unchanged"
 SHORT = 40  # letters of a sentence that says little
 FEW = 2  # variables that are named in a title
+FIX_MINUTES = (15.0, 60.0)  # for commands of the doctor; our guess
 ON_CPU = Strategy(device="cpu")
 
 
@@ -29,22 +30,26 @@ def local_options(here: Circumstances) -> tuple[Option, ...]:
 
 
 def clean(here: Circumstances) -> Strategy:
-    return Strategy(variables=dict.fromkeys(each.name for each in here.harmful))
+    """Change the variables that are known to harm, and those that the doctor's fixes change."""
+    return Strategy(variables=dict.fromkeys(each.name for each in here.harmful) | here.fixes)
 
 
 def is_part_of_clean(strategy: Strategy, here: Circumstances) -> bool:
-    """Whether a strategy only unsets some of the variables that are known to harm."""
-    names = {each.name for each in here.harmful} if here.gpus else set()  # else it is no way here
+    """Whether a strategy only makes some of the changes that clean variables are."""
+    known = clean(here).variables if here.gpus else {}  # else it is no way here
     rest = msgspec.structs.replace(strategy, variables={})
-    unset = strategy.variables.items()
-    return bool(unset) and rest == Strategy() and all(v is None and n in names for n, v in unset)
+    return (
+        bool(strategy.variables)
+        and rest == Strategy()
+        and known.items() >= strategy.variables.items()
+    )
 
 
 def titled(strategy: Strategy, here: Circumstances) -> str:
     where, rest = "GPU", msgspec.structs.replace(strategy, device=None)
     if strategy.device == CPU or not here.gpus:
         where = "CPU"
-    elif here.gpus > 1 and strategy.gpus == (0,):
+    elif here.gpus > 1 and strategy.gpus == (here.best_gpu,):
         where, rest = "One GPU", msgspec.structs.replace(rest, gpus=None)
     unset = [name for name, value in rest.variables.items() if value is None]
     if len(unset) > FEW:  # what is wrong with each is said beside it
@@ -57,12 +62,16 @@ def titled(strategy: Strategy, here: Circumstances) -> str:
 
 def _gpu_options(here: Circumstances) -> Iterator[Option]:
     strategies = [("", Strategy())]
-    if here.harmful:
+    if clean(here) != Strategy():
         strategies.append(("clean", clean(here)))
     if here.gpus > 1:
-        one = msgspec.structs.replace(clean(here), gpus=(0,))
+        one = msgspec.structs.replace(clean(here), gpus=(here.best_gpu,))
         strategies.append(("one", one))
-    strategies += [each for each in here.remedied if not is_part_of_clean(each[1], here)]
+    strategies += [
+        each
+        for each in dict(here.remedied).items()  # one may be named by what helped and by failures
+        if not is_part_of_clean(each[1], here)
+    ]
     for name, strategy in strategies:
         option = Option(
             id=f"{GPU}+{name}" if name else GPU,
@@ -70,6 +79,7 @@ def _gpu_options(here: Circumstances) -> Iterator[Option]:
             basis=Basis.TRIAL,
             strategy=strategy,
             rests_on=_about_variables(here) if name in ("clean", "one") else (),
+            steps=_commands(strategy, here.os),
         )
         why = _against_gpu(strategy, here)
         yield (
@@ -77,6 +87,41 @@ def _gpu_options(here: Circumstances) -> Iterator[Option]:
             if why
             else option
         )
+
+
+def fixed_gpu(here: Circumstances) -> Option | None:
+    """Return the GPU after the doctor's commands, where these do more than change variables."""
+    blocking = _blocking(clean(here), here)
+    if here.deadly or not (here.gpus and blocking and all(it.fix.commands for it in blocking)):
+        return None
+    commands = (command for it in blocking for command in it.fix.commands)
+    return Option(
+        id=f"{GPU}+fix",
+        title=f"GPU, after the doctor's fix of {', '.join(it.rule for it in blocking)}",
+        basis=Basis.ESTIMATE,
+        strategy=clean(here),
+        risk=Risk.MEDIUM,
+        setup=FIX_MINUTES,
+        rests_on=(
+            *(f"{it.rule}: {it.summary}" for it in blocking),
+            "set-up time unknown; 15 to 60 min assumed",
+        ),
+        steps=(*_commands(clean(here), here.os), *dict.fromkeys(commands)),
+    )
+
+
+def _commands(strategy: Strategy, system: str) -> tuple[str, ...]:
+    """Return what a person types for the variables of a strategy."""
+    unset = [name for name, value in strategy.variables.items() if value is None]
+    windows = system == "windows"
+    lines = []
+    if unset:
+        names = ", ".join(f"Env:{name}" for name in unset)
+        lines.append(f"Remove-Item {names}" if windows else f"unset {' '.join(unset)}")
+    for name, value in strategy.variables.items():
+        if value is not None:
+            lines.append(f'$env:{name} = "{value}"' if windows else f"export {name}={value}")
+    return tuple(lines)
 
 
 def _about_variables(here: Circumstances) -> tuple[str, ...]:
@@ -102,18 +147,30 @@ def _against_gpu(strategy: Strategy, here: Circumstances) -> str:
             f"{FailureKind.MACHINE_WENT_DOWN}: these settings crashed the machine before;"
             " use --again to try them anyway"
         )
-    blocking = [each for each in here.findings if each.severity is Severity.BLOCKS]
-    if here.trains_on is ComputeDevice.CPU and blocking:
-        return f"{blocking[0].rule}: {blocking[0].summary}"
+    for each in (*_blocking(strategy, here), *_hanging(strategy, here)):
+        return f"{each.rule}: {each.summary}"
     return ""
 
 
+def _blocking(strategy: Strategy, here: Circumstances) -> list[Finding]:
+    if here.trains_on is not ComputeDevice.CPU:
+        return []
+    return [each for each in here.findings_with(strategy) if each.severity is Severity.BLOCKS]
+
+
+def _hanging(strategy: Strategy, here: Circumstances) -> list[Finding]:
+    return [each for each in here.findings_with(strategy) if each.training_hung]
+
+
+def on_cpu(here: Circumstances) -> Strategy:
+    return ON_CPU if here.gpus else Strategy()
+
+
 def _cpu(here: Circumstances) -> Option:
-    strategy = ON_CPU if here.gpus else Strategy()
     return Option(
         id=CPU,
-        title=titled(strategy, here),
+        title=titled(on_cpu(here), here),
         basis=Basis.TRIAL,
-        strategy=strategy,
+        strategy=on_cpu(here),
         risk=Risk.LOW,
     )

@@ -4,19 +4,24 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
 from msgspec.structs import replace
 
 from rocsteady.doctor.diagnosis import diagnose, doctors_knowledge
-from rocsteady.doctor.facts import visible_to_a_run
+from rocsteady.doctor.facts import gather, visible_to_a_run
 from rocsteady.doctor.knowledge.failures import load_failures
+from rocsteady.doctor.knowledge.gpu_names import gfx_of
 from rocsteady.doctor.knowledge.gpu_rental import CardSpeed, load_speeds, speed_of
 from rocsteady.doctor.knowledge.harmful_variables import Harmful, harmful_variables
 from rocsteady.doctor.knowledge.reader import Knowledge
+from rocsteady.doctor.knowledge.values import Severity
 from rocsteady.doctor.machine.machine import Machine, software_of
-from rocsteady.doctor.training_gpus import settings
+from rocsteady.doctor.machine.system import SetVariable
+from rocsteady.doctor.training_gpus import FIRST, SECOND, has_code, settings, visible
 from rocsteady.doctor.values import ComputeDevice, Finding
 from rocsteady.errors import JournalError
 from rocsteady.failures.probe_evidence import supported
@@ -48,10 +53,22 @@ class Circumstances(Value, frozen=True, kw_only=True):
     deadly: tuple[Strategy, ...] = ()  # with which this script took the machine down
     remedied: tuple[tuple[str, Strategy], ...] = ()  # by what helped here, or probes speak for
     harmful: tuple[Harmful, ...] = ()  # variables that are set and known to harm
+    fixes: dict[str, str | None] = msgspec.field(default_factory=dict)
+    # variables that the doctor's fixes set or, None, unset
+    best_gpu: int = 0  # by its number, of those that a run would see
+    machine: Machine | None = None  # None: only its findings are known
     histories: tuple[tuple[Strategy, FailureHistory], ...] = ()  # a strategy occurs once
 
     def history(self, strategy: Strategy) -> FailureHistory:
         return next((seen for each, seen in self.histories if each == strategy), FailureHistory())
+
+    def findings_with(self, strategy: Strategy) -> tuple[Finding, ...]:
+        """Return what the doctor would still find with the changes of a strategy, on a GPU."""
+        if self.machine is None or strategy == Strategy():
+            return self.findings
+        if not (strategy.variables or strategy.gpus):
+            return self.findings
+        return diagnose(changed(self.machine, strategy), doctors_knowledge()).findings
 
 
 class Goal(Value, frozen=True, kw_only=True):
@@ -117,13 +134,19 @@ def circumstances(
         each.remedy for each in memory.what_helped(here, script) if each.remedy in load_remedies()
     ]
     wanted = dict.fromkeys((*helped, *supported(observations, software)))
+    seen = histories(_stories(job, journal))
     return replace(
         facts,
-        cores=_cores(),
+        cores=cores_here(),
         deadly=() if again else tuple(deadly),
-        remedied=tuple(_remedied(wanted, machine, facts.gpus)),
+        remedied=(
+            *_remedied(wanted, machine, facts.gpus),
+            *workarounds(
+                [kind for _, history in seen for kind in history.kinds], machine, facts.gpus
+            ),
+        ),
         harmful=tuple(each for each in harmful_variables() if each.harms(os.environ)),
-        histories=histories(_stories(job, journal)),
+        histories=seen,
     )
 
 
@@ -132,9 +155,15 @@ def facts_of(
 ) -> Circumstances:
     """Gather what a machine, here or recorded, tells by itself."""
     diagnosis = diagnose(machine, known, observations=observations)
-    seen = visible_to_a_run(machine, known)
     variables = settings(machine)
+    fixes = _fixes(diagnosis.findings, variables)
+    fixed = changed(machine, Strategy(variables=fixes))
+    seen = visible_to_a_run(fixed, known)
     return Circumstances(
+        machine=machine,
+        fixes=fixes,
+        best_gpu=_best_gpu(fixed, known),
+        cores=machine.system.processors or 0,
         os=machine.system.os,
         wsl=machine.system.wsl,
         gpus=seen.gpus,
@@ -157,6 +186,90 @@ def goal_of(job: Job, journal: Journal, now: float) -> Goal:
         by=due(job.deadline, now),
         budget=job.budget,
     )
+
+
+def changed(machine: Machine, strategy: Strategy) -> Machine:
+    """Return the machine as the doctor would see it with the changes of a strategy."""
+    kept = [each for each in machine.variables if each.name not in strategy.variables]
+    kept += [
+        SetVariable(name=name, value=value)
+        for name, value in strategy.variables.items()
+        if value is not None
+    ]
+    machine = replace(machine, variables=tuple(kept))
+    if strategy.gpus is None:
+        return machine
+    seen = visible(machine)
+    gpus = tuple(seen[number] for number in strategy.gpus if number < len(seen))
+    rest = tuple(each for each in kept if each.name not in (FIRST, *SECOND))
+    return replace(machine, gpus=replace(machine.gpus, gpus=gpus), variables=rest)
+
+
+_SET = re.compile(r"""(?:export |\$env:)(\w+) ?= ?"?([\w.,:+-]*)"?""")
+_UNSET = re.compile(r"unset((?: \w+)+)")
+_REMOVED = re.compile(r"Remove-Item ((?:Env:\w+(?:, )?)+)(?: -ErrorAction Ignore)?")
+_KEPT = re.compile(r"echo 'export .*' >> ~/\.\w+")  # for the next shell
+
+
+def variables_of(commands: Iterable[str]) -> dict[str, str | None] | None:
+    """Return what commands do to variables, None for unset; None if they do anything else."""
+    found: dict[str, str | None] = {}
+    for command in (part for line in commands for part in line.split("; ")):
+        if match := _SET.fullmatch(command):
+            found[match[1]] = match[2]
+        elif match := _UNSET.fullmatch(command):
+            found |= dict.fromkeys(match[1].split())
+        elif match := _REMOVED.fullmatch(command):
+            found |= dict.fromkeys(re.findall(r"Env:(\w+)", match[1]))
+        elif not _KEPT.fullmatch(command):
+            return None
+    return found
+
+
+def _fixes(findings: Sequence[Finding], variables: Mapping[str, str]) -> dict[str, str | None]:
+    """Return what fixes of the doctor change, where they only change variables.
+
+    To unset one is a fix for a risk too; to set one only where training is blocked without it.
+    """
+    found: dict[str, str | None] = {}
+    for finding in findings:
+        if finding.severity is Severity.NOTES:
+            continue
+        blocks = finding.severity is Severity.BLOCKS
+        changes = variables_of(finding.fix.commands) or {}
+        found |= {
+            name: value
+            for name, value in changes.items()
+            if (name in variables if value is None else blocks)
+        }
+    return found
+
+
+def _best_gpu(machine: Machine, known: Knowledge) -> int:
+    arches = {str(arch) for arch in gather(machine, known).values("torch.arches")}
+    gpus = visible(machine)
+
+    def worth(number: int) -> tuple[bool, bool, int, int]:
+        gpu = gpus[number]
+        usable = not arches or has_code(gfx_of(gpu, known) or "", arches, known)
+        return usable, not gpu.integrated, gpu.compute_units or 0, -number
+
+    return max(range(len(gpus)), key=worth, default=0)
+
+
+WORKAROUNDS = ("loader-fewer-workers", "loader-inline", "hipblaslt-off")
+# that plan tries for failures of earlier runs, beside the cleaned variables
+
+
+def workarounds(
+    kinds: Iterable[str], machine: Machine, gpus: int
+) -> tuple[tuple[str, Strategy], ...]:
+    """Return what may answer the failures of earlier runs and changes no numbers."""
+    known, seen = load_remedies(), set(kinds)
+    wanted = dict.fromkeys(
+        name for name in WORKAROUNDS if name in known and any(map(known[name].answers_to, seen))
+    )
+    return tuple(_remedied(wanted, machine, gpus))
 
 
 def _remedied(names: dict[str, None], machine: Machine, gpus: int) -> list[tuple[str, Strategy]]:
@@ -198,7 +311,7 @@ def card_of(machine: Machine) -> CardSpeed | None:
     return None
 
 
-def _cores() -> int:
+def cores_here() -> int:
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1

@@ -2,7 +2,8 @@
 
 The pace is scaled from what was measured here. What is not compute stays as it is; compute goes
 faster by the ratio of the cards' peak figures, the smallest and the largest of them. From a CPU
-there is no such ratio: then the pace lies between that of here and that of no compute at all.
+the ratio is between a tenth of that of the memory bandwidths and that of the FLOP/s, and a step on
+a GPU takes at least as long as starting its kernels does: a small model may be slower there.
 """
 
 from __future__ import annotations
@@ -24,12 +25,18 @@ from rocsteady.doctor.knowledge.options import (
 )
 from rocsteady.doctor.knowledge.reader import load_knowledge
 from rocsteady.model import Risk, Value
-from rocsteady.plan.bottleneck import COMPUTE, shares_of
+from rocsteady.plan.bottleneck import COMPUTE, max_speedup, shares_of
 from rocsteady.plan.circumstances import Circumstances
 from rocsteady.plan.values import Basis, Option, Pace, Price
 
 CLOUD, WHEEL = "cloud", "wheel-pytorch"
-MAX_SPEEDUP = 100.0  # times as fast: further nobody believes
+CORE_TFLOPS, CPU_BANDWIDTH = 0.05, 50.0  # fp32 of one processor, GB/s of all; usual figures
+USED = 0.1  # of a card's bandwidth, by what uses it badly
+LAUNCHES = (0.0005, 0.005)  # seconds that starting the kernels of a step takes; our guess
+SCALING = 0.75  # power of the number of processors with which the speed of a CPU grows; our guess
+MOST_CORES = 32  # that one training uses well; our guess
+OTHER_CPU = 2.0  # times, up or down, for another processor model; our guess
+UNKNOWN_CPU = 4.0  # the same where the number of processors is not known
 UNSURE = 1.3  # times, up or down, for the same card under other software; our own guess
 SHOWN_OFFERS = 2
 ON_ALL_GPUS = ("ddp", "manual-averaging")  # options that are faster with more of them
@@ -44,6 +51,7 @@ class Measured(Value, frozen=True, kw_only=True):
     on_gpu: bool
     card: CardSpeed | None = None  # on which it was measured
     own: float | None = 0.0  # share of the script's own Python, which no card speeds up
+    cores: int = 0  # of the machine that it was measured on; 0: not known
     recorded: bool = False  # the plan is for a recorded machine, and not for the one measured
     target: CardSpeed | None = None  # the card of the recorded machine
 
@@ -80,7 +88,7 @@ def other_options(
 
 
 def row(option: OtherOption, measured: Measured | None, *, gpus: int = 1) -> Option:
-    pace, basis = _same_card(measured)
+    pace, basis = same_card(measured)
     if pace is not None and gpus > 1 and option.id in ON_ALL_GPUS:
         pace = _estimated(pace, pace.rate * math.sqrt(gpus), pace.low, pace.high * gpus)
         basis = (f"between one GPU's pace here and {gpus} times that: rocsteady's guess",)
@@ -178,17 +186,18 @@ def on_recorded(measured: Measured | None) -> tuple[Pace | None, tuple[str, ...]
     if measured.on_gpu and not (here and there and _ratios(here, there)):
         return None, ("no figures for both cards are known, so the pace cannot be scaled",)
     if not measured.on_gpu or measured.target is None:
-        return _faster_than_cpu(measured)
+        return _faster_than_cpu(measured, measured.target)
     pace, basis = _on(measured.target, measured)
     basis = (*basis, "give or take 30 % for another machine: rocsteady's guess")
     return pace and replace(pace, low=pace.low / UNSURE, high=pace.high * UNSURE), basis
 
 
-def _same_card(measured: Measured | None) -> tuple[Pace | None, tuple[str, ...]]:
+def same_card(measured: Measured | None) -> tuple[Pace | None, tuple[str, ...]]:
+    """Estimate the GPU of this machine, or of the recorded one, with other software."""
     if measured is None or measured.recorded:
         return on_recorded(measured)
     if not measured.on_gpu:
-        return _faster_than_cpu(measured)
+        return _faster_than_cpu(measured, measured.card)
     low, high = measured.pace.low / UNSURE, measured.pace.high * UNSURE
     basis = "the pace measured on this GPU, give or take 30 %: rocsteady's guess"
     return _estimated(measured.pace, measured.pace.rate, low, high), (basis,)
@@ -199,7 +208,7 @@ def _on(card: CardSpeed, measured: Measured | None) -> tuple[Pace | None, tuple[
         return None, (NO_TRIAL,)
     ratios = _ratios(measured.card, card) if measured.card else ()
     if not measured.on_gpu or not ratios:
-        return _faster_than_cpu(measured)
+        return _faster_than_cpu(measured, card)
     share = measured.share
     low, high = (_scaled(measured.pace.rate, share, ratio) for ratio in (min(ratios), max(ratios)))
     if measured.own is None:  # none of it may be compute
@@ -211,12 +220,46 @@ def _on(card: CardSpeed, measured: Measured | None) -> tuple[Pace | None, tuple[
     return _estimated(measured.pace, math.sqrt(low * high), low, high), (basis,)
 
 
-def _faster_than_cpu(measured: Measured) -> tuple[Pace, tuple[str, ...]]:
-    pace, share = measured.pace, measured.share
-    high = _scaled(pace.rate, share, MAX_SPEEDUP)
-    known = "from a trial without a GPU: a GPU is no slower, and speeds up at most"
-    basis = f"{known} {measured.share_text}"
-    return _estimated(pace, math.sqrt(pace.rate * high), pace.low, high), (basis,)
+def recorded_cpu(measured: Measured | None, cores: int) -> tuple[Pace | None, tuple[str, ...]]:
+    """Scale to the CPU of a recorded machine, which has so many processors; 0: not known."""
+    if measured is None:
+        return None, (NO_TRIAL,)
+    if measured.on_gpu:
+        return None, ("the trials were on a GPU, so the speed of a CPU is not known",)
+    pace, share, known = measured.pace, measured.share, bool(cores and measured.cores)
+    ratio = (min(cores, MOST_CORES) / min(measured.cores, MOST_CORES)) ** SCALING if known else 1.0
+    off = OTHER_CPU if known else UNKNOWN_CPU
+    rate = _scaled(pace.rate, share, ratio)
+    told = f"{cores} processors there, {measured.cores} here" if known else "its CPU is not known"
+    basis = f"scaled from a trial on this machine's CPU ({told}), give or take {off:g} times"
+    return _estimated(pace, rate, rate / off, rate * off), (basis,)
+
+
+def _speedups(card: CardSpeed | None, measured: Measured) -> tuple[float, float]:
+    """Return how many times as fast as the CPU a card computes, at least and at most."""
+    most = max_speedup(measured.pace.parameters)
+    least, figures = 1.0, card is not None and measured.cores
+    if figures and card is not None:
+        least = max(least, USED * (card.bandwidth or 0.0) / CPU_BANDWIDTH)
+        most = min(most, (card.fp32 or math.inf) / (CORE_TFLOPS * measured.cores))
+    return min(least, most), max(most, 1.0)
+
+
+def _faster_than_cpu(measured: Measured, card: CardSpeed | None) -> tuple[Pace, tuple[str, ...]]:
+    pace = measured.pace
+    least, most = _speedups(card, measured)
+    step = 1 / pace.rate
+    compute = step * measured.share
+    rest = step - compute
+    fast = 1 / (rest + max(compute / most, LAUNCHES[0]))
+    surely = 0.0 if measured.own is None else compute  # that is compute and no Python
+    slow = 1 / (step - surely + max(surely / least, LAUNCHES[1]))
+    slow = min(slow, fast) * pace.low / pace.rate
+    basis = (
+        f"from a trial without a GPU: {least:.2g} to {most:.2g} times as fast, by peak figures and"
+        f" the model's size, for {measured.share_text}; at least {LAUNCHES[0] * 1000:g} ms a step"
+    )
+    return _estimated(pace, math.sqrt(slow * fast), slow, fast), (basis,)
 
 
 def compute_share(pace: Pace) -> float:

@@ -14,8 +14,6 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
-from rocsteady_train import goodput
-
 from rocsteady.model import Value
 from rocsteady.plan.values import Finish, Pace
 
@@ -124,6 +122,8 @@ def _student(free: float) -> float:
 
 PRIOR = 7 * 86_400.0  # seconds between failures, as long as nothing was seen; our own guess
 WEIGHT = 0.02  # of a failure, that this counts for: what is seen in a few hours outweighs it
+HANDFUL = 2  # failures, from which on only they count
+SEEN_WEIGHT = 0.5  # of a failure, at the rate that was seen: the least sure that one can be
 DRAWS = 2000
 FEW = 100  # failures on the way, that are drawn one by one
 SHORTEST = 1e-3  # seconds
@@ -156,7 +156,7 @@ def finish(  # noqa: PLR0913 - all that it rests on
     """Forecast the end in seconds from now; ``due`` and ``setup`` are seconds from now too."""
     dice = random.Random(0)  # noqa: S311 - the same plan twice gives the same figures
     spread = math.log(pace.high / pace.low) / (2 * NORMAL)
-    shape, scale = history.failures + WEIGHT, 1 / (history.seconds + WEIGHT * PRIOR)
+    shape, scale = _failure_rate(history, pace)
     usual = 1 / (shape * scale)
     ends, lost = [], []
     for _ in range(DRAWS):
@@ -174,9 +174,22 @@ def finish(  # noqa: PLR0913 - all that it rests on
         early=ends[DRAWS // 20],
         late=ends[-DRAWS // 20],
         in_time=met,
-        failures=_with_failures(mean_work, usual, loss) / usual,
+        failures=_failures(mean_work, usual, loss),
         lost=sum(lost) / DRAWS,
     )
+
+
+def _failure_rate(history: FailureHistory, pace: Pace) -> tuple[float, float]:
+    """Return shape and scale of the rate of failures, in each second of work.
+
+    One may be chance; from the second on, the mean is what was seen, by steps where they were
+    counted: those of a trial that mostly starts say little by its seconds.
+    """
+    seconds = history.steps / pace.rate if history.steps else history.seconds
+    if history.failures < HANDFUL:
+        return history.failures + WEIGHT, 1 / (seconds + WEIGHT * PRIOR)
+    shape = history.failures + SEEN_WEIGHT
+    return shape, history.failures / (shape * max(seconds, SHORTEST))
 
 
 def _took(dice: random.Random, work: float, often: float, loss: FailureCost) -> float:
@@ -192,9 +205,24 @@ def _took(dice: random.Random, work: float, often: float, loss: FailureCost) -> 
 
 
 def _with_failures(work: float, between: float, loss: FailureCost) -> float:
+    """Return the expected seconds; failures come while it works, and not while it starts."""
+    again = _work_and_redone(work, between, loss)
+    return min(again + again / between * loss.again, NEVER)
+
+
+def _failures(work: float, between: float, loss: FailureCost) -> float:
+    """Return how many are expected; where it would never get on, those of the work alone."""
+    again = _work_and_redone(work, between, loss)
+    return (work if again >= NEVER else again) / between
+
+
+def _work_and_redone(work: float, between: float, loss: FailureCost) -> float:
+    """Return the seconds of work, with what is done again since the last checkpoint."""
     interval = max(min(work if loss.interval is None else loss.interval, work), SHORTEST)
-    share = goodput.share_of_work(interval, 0.0, min(loss.again, between), between)
-    return min(work / share, NEVER) if share > 0 else NEVER
+    try:
+        return min(work / interval * between * math.expm1(interval / between), NEVER)
+    except OverflowError:  # more than e^709 failures in a row to go through
+        return NEVER
 
 
 def _poisson(dice: random.Random, mean: float) -> int:

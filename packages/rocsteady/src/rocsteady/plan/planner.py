@@ -18,16 +18,16 @@ from msgspec.structs import replace
 from rocsteady import __version__
 from rocsteady.doctor.diagnosis import doctors_knowledge
 from rocsteady.doctor.knowledge.values import Severity
-from rocsteady.doctor.machine.machine import examine, software_of
+from rocsteady.doctor.machine.machine import Machine, examine, software_of
 from rocsteady.errors import RocsteadyError
 from rocsteady.model import FailureKind, Risk, Strategy
 from rocsteady.plan import candidates, estimates, saved_plan
 from rocsteady.plan.bottleneck import limits, own_share
 from rocsteady.plan.candidates import CPU, GPU
-from rocsteady.plan.circumstances import Circumstances, Goal, card_of, facts_of
-from rocsteady.plan.estimates import CLOUD, Measured, on_recorded
+from rocsteady.plan.circumstances import Circumstances, Goal, card_of, cores_here, facts_of
+from rocsteady.plan.estimates import CLOUD, Measured, on_recorded, recorded_cpu
 from rocsteady.plan.pace import FailureCost, FailureHistory, finish
-from rocsteady.plan.ranking import GETS_THERE, ranked, take
+from rocsteady.plan.ranking import GETS_THERE, ranked, recommended, take
 from rocsteady.plan.trials import (
     PlanTrials,
     TrialKind,
@@ -223,7 +223,8 @@ class Planner:
         paces = [
             (row.option.pace.rate, row.option.strategy) for row in self._rows if row.option.pace
         ]
-        unknown = candidates.ON_CPU if self._here.deadly else Strategy()
+        on_cpu = candidates.on_cpu(self._here)
+        unknown = self.not_tried[0].strategy if self.not_tried else on_cpu
         strategy = max(paces, key=lambda each: each[0])[1] if paces else unknown
         for name, variant in self._job.variants.items():
             job = with_variant(self._job, name)
@@ -246,6 +247,10 @@ class Planner:
     def _estimate_others(self) -> None:
         """Add what cannot be tried here: other software for this card, and rented ones."""
         measured = self._measured()
+        if fixed := candidates.fixed_gpu(self._here):
+            pace, basis = estimates.same_card(measured)
+            fixed = replace(fixed, pace=pace, rests_on=(*fixed.rests_on, *basis))
+            self._rows.append(_Row(fixed, self._job))
         possible, out = estimates.other_options(self._here, self.failures)
         self.ruled_out += out
         for option in possible:
@@ -266,7 +271,8 @@ class Planner:
             return self._base
         pace, on_gpu = next((each for each in known if each[1]), known[0])
         own = own_share(self.limits)
-        return Measured(pace=pace, on_gpu=on_gpu, card=self._here.card, own=own)
+        card, cores = self._here.card, self._here.cores
+        return Measured(pace=pace, on_gpu=on_gpu, card=card, own=own, cores=cores)
 
     def _find_limits(self, result: TrialResult) -> None:
         """See where the time goes; of the CPU only if nothing runs on the GPU."""
@@ -319,7 +325,6 @@ NO_PACE = (
     "No recommendation: there are no trials of this command to scale, so no speed is known and"
     " the options cannot be compared. To measure it on this machine first: rocsteady plan"
 )
-OTHER_CPU = "the speed of the recorded machine's processor is not known"
 
 
 def measured_planner(job: Job, here: Circumstances, goal: Goal, trials: PlanTrials) -> Planner:
@@ -364,7 +369,11 @@ def make_plan(job: Job, folder: Path, here: Circumstances, goal: Goal, planner: 
     )
     if numbered and not any(it.pace or it.basis is Basis.TRIAL for it in numbered):
         return replace(plan, take=_nothing_to_compare(planner))
-    return replace(plan, take=take(plan) if planner.observed else UNTRIED)
+    return recommending(plan) if planner.observed else replace(plan, take=UNTRIED)
+
+
+def recommending(plan: Plan) -> Plan:
+    return replace(plan, take=take(plan), recommended=recommended(plan.options, plan.budget))
 
 
 def _nothing_to_compare(planner: Planner) -> str:
@@ -408,27 +417,35 @@ def recorded_plan(job: Job, folder: Path, root: Root, name: str, goal: Goal) -> 
     known = doctors_knowledge()
     machine, _ = examine(root, known.variables)
     there = facts_of(machine, known)
-    base = _measured_here(job, folder, there)
+    machine_here = examined(known)
+    last = _last_plan_here(job, folder, machine_here)
+    base = _measured_here(last, machine_here, there)
     planner = untried_planner(job, there, goal, base, NOTHING_TRIED)
-    _estimate_local(planner, there, base)
+    _estimate_local(planner, there, base, last.options if last else ())
     plan = make_plan(job, folder, there, goal, planner)
     options = tuple(replace(option, do="") for option in plan.options)  # none can be run from here
     plan = replace(plan, machine=name, options=options)
     compared = any(option.pace for option in options)
-    return replace(plan, take=take(plan) if compared else NO_PACE)
+    return recommending(plan) if compared else replace(plan, take=NO_PACE)
 
 
-def _estimate_local(planner: Planner, there: Circumstances, base: Measured | None) -> None:
-    """Turn what would be tried on that machine into rows, each with the risks found there."""
+def _estimate_local(
+    planner: Planner, there: Circumstances, base: Measured | None, tried: tuple[Option, ...]
+) -> None:
+    """Turn what would be tried on that machine into rows, each with the risks that remain there."""
     elsewhere, planner.options = planner.options, []
-    risks = [each for each in there.findings if each.severity is not Severity.NOTES]
-    variants = [option for option in planner.not_tried if option.variant]  # how much faster?
+    paces = {option.variant: option.pace for option in tried if option.variant and option.pace}
+    unknown = [it for it in planner.not_tried if it.variant and it.variant not in paces]
     for option in planner.not_tried:
-        if option in variants:
+        if option in unknown:
             continue
-        cpu = option.id == CPU
-        pace, basis = (None, (OTHER_CPU,)) if cpu else on_recorded(base)
-        found = () if cpu else tuple(f"{each.rule}: {each.summary}" for each in risks)
+        cpu = option.strategy == candidates.on_cpu(there)
+        measured = replace(base, pace=paces.get(option.variant, base.pace)) if base else None
+        pace, basis = recorded_cpu(measured, there.cores) if cpu else on_recorded(measured)
+        risks = [] if cpu else there.findings_with(option.strategy)
+        found = tuple(
+            f"{each.rule}: {each.summary}" for each in risks if each.severity is not Severity.NOTES
+        )
         estimated = replace(
             option,
             basis=Basis.ESTIMATE,
@@ -439,31 +456,39 @@ def _estimate_local(planner: Planner, there: Circumstances, base: Measured | Non
         )
         planner.estimate(estimated)
     planner.options += elsewhere
-    planner.not_tried = variants
+    planner.not_tried = unknown
 
 
-def _measured_here(job: Job, folder: Path, there: Circumstances) -> Measured | None:
-    """Return the pace of the last plan's trials, on a GPU before the CPU."""
+def _last_plan_here(job: Job, folder: Path, machine: Machine) -> Plan | None:
+    """Return the last plan, if it is of the same command and its trials were on this machine."""
     try:
         plan = saved_plan.load_plan(folder)
     except RocsteadyError:
         return None
-    machine = examined(doctors_knowledge())
-    if plan.command != job.command or plan.software != software_of(machine):
+    here = plan.command == job.command and plan.software == software_of(machine)
+    return plan if here else None
+
+
+def _measured_here(plan: Plan | None, machine: Machine, there: Circumstances) -> Measured | None:
+    """Return the pace of the last plan's trials, on a GPU before the CPU."""
+    tried = [
+        each
+        for each in (plan.options if plan else ())
+        if each.basis is Basis.TRIAL and not each.variant and each.pace
+    ]
+    if plan is None or not tried:
         return None
-    tried = [each for each in plan.options if each.basis is Basis.TRIAL and not each.variant]
-    for on_gpu in (True, False):
-        for option in tried:
-            if option.pace is not None and _is_on_gpu(option) is on_gpu:
-                return Measured(
-                    pace=option.pace,
-                    on_gpu=on_gpu,
-                    card=card_of(machine),
-                    own=own_share(plan.limits),
-                    recorded=True,
-                    target=there.card,
-                )
-    return None
+    option = next((each for each in tried if _is_on_gpu(each)), tried[0])
+    assert option.pace is not None  # noqa: S101 - as chosen
+    return Measured(
+        pace=option.pace,
+        on_gpu=_is_on_gpu(option),
+        card=card_of(machine),
+        own=own_share(plan.limits),
+        cores=cores_here(),
+        recorded=True,
+        target=there.card,
+    )
 
 
 def _is_on_gpu(option: Option) -> bool:

@@ -1,25 +1,30 @@
-"""Which option comes first, and why; docs/decisions/0015 says how.
+"""Which option comes first, and why; docs/decisions/0030 says how.
 
-With a deadline: what keeps it comes before what does not, and the better chance before the worse.
-Then what needs no other model and no change in the script; then what was tried here, then what is
-free, then the sooner end, where an end that is unsure counts as later, by the risk. What is likely
-to cost more than the budget comes after what is not, unless only it has a chance.
+The user's own machine comes first: a rented card comes after it unless there is a deadline that no
+own option is likely to meet, and a budget. With a deadline: what keeps it comes before what does
+not, and the better chance before the worse. Then what needs no other model and no change in the
+script; then what was tried here, then the sooner end, where an end that is unsure counts as later,
+by the risk, and that of what failed here too.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 from rocsteady.model import Risk
 from rocsteady.plan.values import Basis, Option, Plan
 from rocsteady.wording import duration, money, plural
 
 SURE = 0.9  # a chance that counts as "in time"
+LIKELY = 0.75  # a chance of an own option with which nobody rents
+FAILED = 1.25  # times as late, that an option which did not fail here may be and still comes first
 GETS_THERE = {Risk.LOW: 0.97, Risk.MEDIUM: 0.75, Risk.HIGH: 0.35}  # our own weights, not measured
 AS_GOOD = 1.08  # times as late: no later
 FAR = 1e9  # seconds: later than any end
 A_CHANCE = 0.05  # less is none
-RECOMMENDED, BEST_ESTIMATE = "Recommended", "Best estimate"  # a recommendation begins so
+RECOMMENDED, BEST_ESTIMATE = "Recommended", "Best estimate"
+MANY = 10  # restarts; from here on a plan says how many there will be
 CERTAIN = 0.995
 WORTH_A_WORD = 1.1  # times as long
 PLAIN = ("gpu", "cpu")  # what a person would do without a plan
@@ -27,19 +32,49 @@ PLAIN = ("gpu", "cpu")  # what a person would do without a plan
 
 def ranked(options: list[Option], *, budget: float | None) -> list[Option]:
     """Sort the options, best first; of two that end together, prefer the one with fewer GPUs."""
-    found = sorted(options, key=lambda option: _key(option, budget))
+    rents = may_rent(options, budget)
+    keys = {id(option): _key(option, budget, rents=rents) for option in options}
+    found = sorted(options, key=lambda option: keys[id(option)])
     for number in range(len(found) - 1, 0, -1):
         before, option = found[number - 1], found[number]
-        alike = _key(before, budget)[:-1] == _key(option, budget)[:-1]
-        if alike and _gpus(option) < _gpus(before) and _as_soon(option, before):
+        alike = keys[id(before)][:-1] == keys[id(option)][:-1]
+        measured = option.basis is before.basis is Basis.TRIAL
+        if measured and alike and _gpus(option) < _gpus(before) and _as_soon(option, before):
             found[number - 1 : number + 1] = option, before
     return found
+
+
+def is_rented(option: Option) -> bool:
+    return option.price is not None or option.cost is not None
+
+
+def may_rent(options: Sequence[Option], budget: float | None) -> bool:
+    """Whether a rented card may be recommended: only for a deadline, and with a budget."""
+    finishes = [option.finish for option in options if option.finish and not is_rented(option)]
+    has_deadline = any(
+        option.finish is not None and option.finish.in_time is not None for option in options
+    )
+    likely = any((finish.in_time or 0.0) >= LIKELY for finish in finishes)
+    return has_deadline and budget is not None and not likely
+
+
+def recommended(options: Sequence[Option], budget: float | None) -> int:
+    """Return the number of the option to take, of those that are in order; 0: none."""
+    if not options:
+        return 0
+    first = options[0]
+    if not is_rented(first):
+        known = first.pace or first.finish or first.basis is Basis.TRIAL
+        return first.number if known else 0
+    return first.number if may_rent(options, budget) and not too_dear(first, budget) else 0
 
 
 def score(option: Option) -> float:
     if option.finish is None:  # then only the pace tells
         return FAR / max(option.pace.rate, 1 / FAR) if option.pace else FAR**2
-    return option.finish.seconds / GETS_THERE[option.risk]
+    # Of what failed, being started again and again is the risk, and is in the forecast.
+    risk = FAILED if option.failures else 1 / GETS_THERE[option.risk]
+    return option.finish.seconds * risk
 
 
 def in_time(option: Option) -> bool:
@@ -67,15 +102,19 @@ def too_dear(option: Option, budget: float | None) -> bool:
     return cost is not None and budget is not None and cost > budget
 
 
-def _key(option: Option, budget: float | None) -> tuple[float, ...]:
+def _key(option: Option, budget: float | None, *, rents: bool) -> tuple[float, ...]:
+    return (is_rented(option) and not rents, *_among_equals(option, budget))
+
+
+def _among_equals(option: Option, budget: float | None) -> tuple[float, ...]:
     has_deadline = option.finish is not None and option.finish.in_time is not None
     chance = round(option.finish.in_time or 0.0, 2) if option.finish and has_deadline else 0.0
     seconds = score(option)
     if not has_deadline:  # then time is all there is to weigh money and changes against
-        seconds *= (2 if option.cost else 1) * (3 if option.changes else 1)
+        seconds *= 3 if option.changes else 1
         if option.basis is Basis.ESTIMATE:
             seconds *= 1.5
-        return (2 if option.finish is None else 0, too_dear(option, budget), seconds)
+        return (2 if option.finish is None else 0, option.risk is Risk.HIGH, seconds)
     if not in_time(option):
         dear = too_dear(option, budget)
         hopeless = chance < A_CHANCE
@@ -107,25 +146,33 @@ def take(plan: Plan) -> str:
         untried = _untried(plan)
         return f"No option has a forecast. {untried}" if untried else "No option was found."
     first = plan.options[0]
+    if not recommended(plan.options, plan.budget):
+        return (
+            "No recommendation: no option on your own machine has a forecast, and renting needs a"
+            " deadline and a budget that covers it."
+        )
     reasons = (_why(first, plan), _deadline(first, plan), _budget(first, plan), _other(first, plan))
     sentences = [reason for reason in reasons if reason][:3]
     if first.cost or first.basis is Basis.ESTIMATE:
         sentences.append(_untried(plan))
-    recommended = BEST_ESTIMATE if plan.machine else RECOMMENDED
-    return " ".join(filter(None, (f"{recommended}: option {first.number}.", *sentences)))
+    label = BEST_ESTIMATE if plan.machine else RECOMMENDED
+    return " ".join(filter(None, (f"{label}: option {first.number}.", *sentences)))
 
 
 def _why(first: Option, plan: Plan) -> str:
     """Return why a plainer option is not taken, or what was seen of this one."""
     for option in plan.options:
         if option.id in PLAIN and option.id != first.id and option.failures and not first.failures:
-            return f"Option {option.number} had {_failures(option)}; this one had none."
+            return (
+                f"Option {option.number} had {_failures(option)}{_rate(option)}; this one had none."
+            )
     for option in plan.ruled_out:
         if option.id in PLAIN and option.id != first.id and option.rests_on:
             return f'"{option.title}" is ruled out ({option.rests_on[0].rstrip(".")}).'
     if first.basis is Basis.TRIAL:
         if first.failures:
-            return f"It had {_failures(first)} here; rocsteady restarts it after each one."
+            again = f"rocsteady restarts it after each one{_rate(first)}"
+            return f"It had {_failures(first)} here; {again}."
         return "It ran here without a failure."
     return _of_others(first, plan)
 
@@ -142,6 +189,13 @@ def _of_others(first: Option, plan: Plan) -> str:
     same = " without changing the job" if any(option.changes for option in tried) else ""
     late = first.finish is not None and first.finish.in_time is not None
     return f"What was tried here{same} {'is not on time' if late else 'is slower'}."
+
+
+def _rate(option: Option) -> str:
+    """Return what the rate of failures means for the whole job."""
+    if option.finish is None or option.finish.failures < MANY:
+        return ""
+    return f": at this rate, {float(f'{option.finish.failures:.2g}'):,.0f} restarts"
 
 
 def _failures(option: Option) -> str:
@@ -238,8 +292,3 @@ def _untried(plan: Plan) -> str:
     verb = "were" if len(names) > 1 else "was"
     what = "not measured" if any(it.cut_short for it in plan.not_tried[:2]) else "not tried"
     return f"{', '.join(names[:2])} {verb} {what}; use --within to allow more time for trials."
-
-
-def recommends(plan: Plan) -> bool:
-    """Whether a plan names an option to take, and not only what is missing."""
-    return plan.take.startswith((RECOMMENDED, BEST_ESTIMATE))

@@ -11,7 +11,7 @@ import msgspec
 
 from rocsteady.model import Risk, Strategy, Value
 
-PLAN_VERSION = 2
+PLAN_VERSION = 3
 
 
 class Basis(Enum):
@@ -37,6 +37,7 @@ class Pace(Value, frozen=True, kw_only=True):
     memory: int | None = None  # bytes of host memory at most, all its processes together
     gpu_busy: float | None = None  # percent of the time, of the GPU used most; None: not told
     gpu_memory: int | None = None  # bytes of its memory that were used, at most
+    parameters: int | None = None  # of the model, where they were counted
 
 
 class Finish(Value, frozen=True, kw_only=True):
@@ -84,6 +85,7 @@ class Option(Value, frozen=True, kw_only=True):
     sources: tuple[str, ...] = ()
     changes: str = ""  # what is other in the end, or must be changed in the script first
     do: str = ""  # the command that does it; "" if there is none
+    steps: tuple[str, ...] = ()  # commands to type first; a run of a tried option does them itself
 
 
 class Limit(Value, frozen=True, kw_only=True):
@@ -116,5 +118,6 @@ class Plan(Value, frozen=True, kw_only=True):
     not_tried: tuple[Option, ...] = ()  # that could run here, of which nothing is known yet
     machine: str = ""  # the recorded machine that it is for; "": this one
     take: str = ""  # the recommendation in one sentence, with its reason
+    recommended: int = 0  # the number of the option; 0: none is recommended
     limits: tuple[Limit, ...] = ()  # of the option that runs as the script says, the largest first
     warnings: tuple[str, ...] = ()

@@ -16,7 +16,7 @@ import msgspec
 from rocsteady.doctor.knowledge.reader import load_knowledge
 from rocsteady.model import Value
 from rocsteady.plan.estimates import UNKNOWN_SETUP
-from rocsteady.plan.ranking import in_time, recommends, too_dear
+from rocsteady.plan.ranking import in_time, too_dear
 from rocsteady.plan.values import Basis, Finish, Option, Plan
 from rocsteady.report.pages import render_template
 from rocsteady.report.story import UNCONFIRMED
@@ -72,7 +72,7 @@ def decision_page(plan: Plan, *, now: float, zone: tzinfo | None = None) -> Deci
     return DecisionPage(
         title=f"Decision: {shlex.join(plan.command)}",
         summary=plan.take or "No option is left: all are ruled out.",
-        command=(best.do if recommends(plan) else _next(plan)) if best else "",
+        command=(best.do if plan.recommended else _next(plan)) if best else "",
         facts=tuple(_facts(plan, now, zone)),
         sections=tuple(each for each in sections if each.items or each.rows),
     )
@@ -161,13 +161,13 @@ def _today(plan: Plan) -> Iterator[str]:
         yield "Set total in rocsteady.toml and plan again; without it, nothing can be forecast."
     if plan.deadline is None:
         yield "Set deadline in rocsteady.toml and plan again; without one, no option can be late."
-    if plan.not_tried and not plan.machine and recommends(plan):
+    if plan.not_tried and not plan.machine and plan.recommended:
         yield f"Measure the other options: {MORE_TIME}"
     if plan.machine:
         yield "On the machine itself: rocsteady doctor, then rocsteady plan, which measures."
     if not plan.options:
         return
-    if recommends(plan):
+    if plan.recommended:
         yield from _first_steps(plan.options[0])
     else:
         yield f"Measure the options, which cannot be compared yet: {_next(plan)}"

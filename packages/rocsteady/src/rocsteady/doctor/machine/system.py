@@ -41,6 +41,7 @@ class System(Value, frozen=True, kw_only=True):
     librocdxg: str  # where ROCm's bridge to it lies; "" if it does not
     boot_id: str
     as_root: bool | None  # permissions were not really tested
+    processors: int | None = None  # that run threads; None: not told
 
 
 def read_system(view: View) -> System:
@@ -62,6 +63,7 @@ def read_system(view: View) -> System:
         librocdxg=_librocdxg(view),
         boot_id=view.text("/proc/sys/kernel/random/boot_id") or "",
         as_root=None if user is None else user.uid == 0,
+        processors=_processors(view),
     )
 
 
@@ -78,6 +80,14 @@ def read_driver(view: View) -> Driver:
 def relevant_words(cmdline: str) -> tuple[str, ...]:
     """Keep what matters to a GPU; drop what names disks, servers and people."""
     return tuple(word for word in cmdline.split() if CMDLINE_WORDS.fullmatch(word))
+
+
+def _processors(view: View) -> int | None:
+    """Count those of the nodes that the driver lists, which the survey of GPUs has read too."""
+    nodes = "/sys/class/kfd/kfd/topology/nodes"
+    told = (view.text(f"{nodes}/{node}/properties") or "" for node in view.names(nodes))
+    counts = (re.search(r"^cpu_cores_count (\d{1,6})$", text, re.MULTILINE) for text in told)
+    return sum(int(count[1]) for count in counts if count) or None
 
 
 def _switched_on(text: str | None) -> bool | None:
@@ -122,6 +132,7 @@ def _read_windows(view: View) -> System:
         librocdxg="",
         boot_id="",
         as_root=None,
+        processors=whole_number((view.environment or {}).get("NUMBER_OF_PROCESSORS")),
     )
 
 
