@@ -133,6 +133,7 @@ NAMED = (
     ("mutex_in_shared_memory_with_another_link", "rocsteady-test-{}"),
     ("named_semaphore", "sem.rocsteady-test-{}"),
     ("mutex_in_system_v_memory", ""),
+    ("mutex_in_memfd", ""),
 )
 
 
@@ -150,9 +151,7 @@ def test_memory_that_another_process_can_open_is_open(start: Start, state: str, 
 
 
 @pytest.mark.usefixtures("any_user")
-@pytest.mark.parametrize(
-    "state", ["semaphore", "mutex_in_shared_memory_without_links", "mutex_in_anonymous_memory"]
-)
+@pytest.mark.parametrize("state", ["semaphore", "mutex_in_shared_memory_without_links"])
 def test_memory_that_nobody_can_come_to_any_more_is_closed(start: Start, state: str) -> None:
     victim = start(state)
 
@@ -162,13 +161,8 @@ def test_memory_that_nobody_can_come_to_any_more_is_closed(start: Start, state: 
 
 
 @pytest.mark.parametrize("maps", [True, False])
-@pytest.mark.parametrize(
-    "state", ["mutex_in_shared_memory_without_links", "mutex_in_anonymous_memory"]
-)
-def test_memory_that_an_outsider_has_mapped_or_open_is_open(
-    start: Start, state: str, *, maps: bool
-) -> None:
-    victim = start(state)
+def test_memory_that_an_outsider_has_mapped_or_open_is_open(start: Start, *, maps: bool) -> None:
+    victim = start("mutex_in_shared_memory_without_links")
     folder = Path(f"/proc/{victim.pid}/fd")
     held = next(path for path in folder.iterdir() if "rocsteady-test" in str(path.readlink()))
 

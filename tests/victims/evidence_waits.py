@@ -136,7 +136,7 @@ def mutex_in_shared_memory_with_another_link() -> None:
     locked_twice(descriptor)
 
 
-def mutex_in_anonymous_memory() -> None:
+def mutex_in_memfd() -> None:
     locked_twice(os.memfd_create("rocsteady-test"))
 
 

@@ -26,8 +26,10 @@ MAX_WATCHED = 4096  # descriptors of one epoll
 SHARED_FOLDER = "/dev/shm/"  # noqa: S108 - where POSIX semaphores and shared memory are
 MAX_NAMES = 20_000  # in that folder, that are looked through for one file
 DELETED = " (deleted)"  # of a path: by this name, but a link of the file may have another one
-BY_KEY = "/SYSV"  # System V shared memory, which any process of the user attaches by its number
-NAMELESS = ("/dev/zero (deleted)", "/memfd:", "[anon_shmem:")  # never had a link
+# Any process of the user attaches System V memory by its number. A memfd is made to be handed to
+# others, who may also open it by /proc/PID/fd.
+FOR_OTHERS = ("/SYSV", "/memfd:")
+NAMELESS = ("/dev/zero (deleted)", "[anon_shmem:")  # never had a link
 _MAPPING = re.compile(rb"^([0-9a-f]+)-([0-9a-f]+) ...([sp]) \S+ (\S+ [0-9]+) *(.*)$", re.MULTILINE)
 _PYTHON = re.compile(rb"/(?:lib)?python[0-9.]*(?:[a-z]*\.so[0-9.]*)?$")
 _UNREADABLE = (OSError, ValueError, IndexError)
@@ -196,7 +198,7 @@ class Outsiders:
         library makes a named semaphore under another name, removes that one and keeps the link.
         Only an inode without links is out of reach. What cannot be found out counts as open.
         """
-        if mapping.name.startswith(BY_KEY):
+        if mapping.name.startswith(FOR_OTHERS):
             return True
         if not mapping.name or mapping.name.startswith(NAMELESS):
             return False
