@@ -99,7 +99,7 @@ def futex_hard_link_disk():
 def futex_tmpfile_linked():
     fd = os.open(".", os.O_TMPFILE | os.O_RDWR, 0o600)
     memory = map_file(fd)
-    os.link(f"/proc/self/fd/{fd}", "named", follow_symlinks=True)
+    check(libc.linkat(-100, f"/proc/self/fd/{fd}".encode(), -100, b"named", 0x400))
     os.close(fd)
     outside(WAIT, "futex_file", "named")
     futex_wait(memory)
@@ -311,8 +311,12 @@ from third_common import futex_set, map_file
 if os.fork(): os._exit(0)
 os.setsid()
 if os.fork(): os._exit(0)
+if sys.argv[1] == "u":
+    os.setuid(65534)
 time.sleep(float(sys.argv[2]))
 if sys.argv[1] == "-":
+    os.write(1, b"go")
+elif sys.argv[1] == "u":
     os.write(1, b"go")
 elif sys.argv[1].startswith("e"):
     os.write(int(sys.argv[1][1:]), b"\\1" + bytes(7))
@@ -386,7 +390,81 @@ def page_by_userfaultfd():
     assert copy.raw[0] == 1
 
 
+@case("another process opened /proc/PID/fd/N of a memfd before the wait")
+def memfd_by_proc_early():
+    fd = os.memfd_create("flag")
+    memory = map_file(fd)
+    outside(0, "futex_proc_fd", PID, fd, WAIT)
+    wait_file("open")
+    os.close(fd)
+    futex_wait(memory)
+
+
+@case("another process opened the writing end of a pipe in /proc/PID/fd before the wait")
+def pipe_by_proc_early():
+    reader, writer = os.pipe()
+    outside(0, "open_and_write", f"/proc/{PID}/fd/{writer}", WAIT)
+    wait_file("open")
+    os.close(writer)
+    assert os.read(reader, 8)
+
+
+@case("another process keeps a memfd in transit in a socket of its own", limit=True)
+def memfd_in_transit_outside():
+    outside(0, "keep_in_transit", "give", WAIT)
+    wait_file("give.ready")
+    fd = os.memfd_create("flag")
+    memory = map_file(fd)
+    send_fd("give", fd).close()
+    os.close(fd)
+    wait_file("kept")
+    futex_wait(memory)
+
+
+@case("a daemon of another user holds the writing end of a pipe", limit=True)
+def daemon_other_user():
+    reader, writer = os.pipe()
+    daemon("u", stdout=writer)
+    os.close(writer)
+    assert os.read(reader, 2) == b"go"
+
+
+@case("/dev/zero, mapped and shared with a daemon")
+def daemon_dev_zero():
+    fd = os.open("/dev/zero", os.O_RDWR)
+    memory = mmap.mmap(fd, 4096)
+    if os.fork() == 0:
+        os.setsid()
+        if os.fork() == 0:
+            time.sleep(WAIT)
+            futex_set(memory)
+        os._exit(0)
+    os.wait()
+    futex_wait(memory)
+
+
 # 2. Files, pipes and sockets with a name
+
+
+@case("tail -f | grep -m1: another process writes the line later")
+def tail_follow():
+    Path("log").write_text("starting\n")
+    outside(WAIT, "append", "log", "ready\n")
+    subprocess.run(["sh", "-c", "tail -n +1 -f log | grep -m1 ready; pkill -P $$ tail; exit 0"], check=True)
+
+
+@case("mq_notify starts a thread of glibc when another process sends a message")
+def mq_notify_thread():
+    name = f"/third{PID}".encode()
+    number = check(libc.mq_open(name, os.O_RDWR | os.O_CREAT, 0o600, None))
+    lock = threading.Lock()
+    lock.acquire()
+    release = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(lambda _: lock.release())
+    code = ctypes.cast(release, ctypes.c_void_p).value
+    check(libc.mq_notify(number, struct.pack("qiiqq32x", 0, 0, 2, code, 0)))
+    outside(WAIT, "mq_send", name.decode())
+    lock.acquire()
+    libc.mq_unlink(name)
 
 
 @case("opens a FIFO for reading; a writer comes later")
@@ -675,11 +753,22 @@ def pidfd_outside():
 # 3. Signals, timers, stops
 
 
-@case("sigwait for SIGUSR1 from another process")
+def train_blocking(number, wait):
+    """Blocked before torch starts threads of its own, which would take the signal otherwise."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, [number])
+    training = Training()
+    training.steps(BEFORE)
+    wait()
+    training.steps(AFTER)
+
+
+@case("sigwait for SIGUSR1 from another process", own=True)
 def sigwait():
-    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR1])
-    outside(WAIT, "kill", PID, int(signal.SIGUSR1))
-    assert signal.sigwait([signal.SIGUSR1]) == signal.SIGUSR1
+    def wait():
+        outside(WAIT, "kill", PID, int(signal.SIGUSR1))
+        assert signal.sigwait([signal.SIGUSR1]) == signal.SIGUSR1
+
+    train_blocking(signal.SIGUSR1, wait)
 
 
 @case("sigtimedwait")
@@ -688,12 +777,14 @@ def sigtimedwait():
     signal.sigtimedwait([signal.SIGUSR1], WAIT)
 
 
-@case("signalfd, read without a timeout")
+@case("signalfd, read without a timeout", own=True)
 def signalfd():
-    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR2])
-    fd = check(libc.signalfd(-1, struct.pack("Q", 1 << (signal.SIGUSR2 - 1)), 0))
-    outside(WAIT, "kill", PID, int(signal.SIGUSR2))
-    assert os.read(fd, 128)
+    def wait():
+        fd = check(libc.signalfd(-1, struct.pack("Q", 1 << (signal.SIGUSR2 - 1)), 0))
+        outside(WAIT, "kill", PID, int(signal.SIGUSR2))
+        assert os.read(fd, 128)
+
+    train_blocking(signal.SIGUSR2, wait)
 
 
 @case("pause() until SIGUSR1 comes from another process")
@@ -939,7 +1030,74 @@ def child_alarm_in_lock():
     subprocess.run([sys.executable, "-c", code], check=False)
 
 
+@case("a child with a handler for SIGUSR1, which another process signals")
+def child_trap_usr1():
+    child = subprocess.Popen(["bash", "-c", "trap 'exit 0' USR1; read line"], stdin=subprocess.PIPE)
+    outside(WAIT, "kill", child.pid, int(signal.SIGUSR1))
+    child.wait()
+
+
+@case("the wake-up pipe of Python's signals; a sleeping child ends")
+def wakeup_fd_child():
+    reader, writer = os.pipe()
+    os.set_blocking(writer, False)
+    signal.set_wakeup_fd(writer)
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    child = subprocess.Popen(["sleep", str(WAIT)])
+    select.select([reader], [], [])
+    child.wait()
+
+
+@case("the processor is taken away: a quota of 1 percent, next to threads that pass an item on", own=True, steps=400)
+def throttled():
+    training = Training()
+    there, back = queue.Queue(), queue.Queue()
+
+    def pass_on():
+        while (item := there.get()) is not None:
+            back.put(item)
+
+    threading.Thread(target=pass_on, daemon=True).start()
+    training.steps(60)
+    outside(1, "throttle", PID, WAIT)
+    for _ in range(340):
+        there.put(training.batch())
+        training.step(back.get())
+
+
+@case("rocsteady itself is stopped for a while, next to a wait that a timer ends")
+def supervisor_stopped():
+    outside(1, "stop", os.getppid(), WAIT - 10)
+    event = threading.Event()
+    threading.Timer(WAIT, event.set).start()
+    event.wait()
+
+
 # 4. Children and multiprocessing
+
+
+@case("waits for any child; one is stuck, the other one sleeps")
+def wait_any_child():
+    stuck = subprocess.Popen(["cat"], stdin=subprocess.PIPE)
+    subprocess.Popen(["sleep", str(WAIT)])
+    os.waitpid(-1, 0)
+    stuck.stdin.close()
+
+
+@case("adopts its grandchildren and waits for one of them")
+def subreaper():
+    libc.prctl(36, 1, 0, 0, 0)
+    subprocess.run(["sh", "-c", f"sleep {WAIT} & exit 0"], check=True)
+    os.wait()
+
+
+@case("reads two pipes: one is its own, a sleeping child writes to the other one")
+def two_pipes():
+    own, _keep = os.pipe()
+    child = subprocess.Popen(["sh", "-c", f"sleep {WAIT}; echo go"], stdout=subprocess.PIPE)
+    ready, _, _ = select.select([own, child.stdout], [], [])
+    assert ready == [child.stdout]
+    child.wait()
 
 
 @case("subprocess.run of a command that sleeps")
@@ -1260,13 +1418,15 @@ def feed_from_sigwait(items):
     items.put("go")
 
 
-@case("queue.get with a thread in sigwait; another process signals later")
+@case("queue.get with a thread in sigwait; another process signals later", own=True)
 def thread_queue_sigwait():
-    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR1])
-    items = queue.Queue()
-    threading.Thread(target=feed_from_sigwait, args=(items,)).start()
-    outside(WAIT, "kill", PID, int(signal.SIGUSR1))
-    assert items.get() == "go"
+    def wait():
+        items = queue.Queue()
+        threading.Thread(target=feed_from_sigwait, args=(items,)).start()
+        outside(WAIT, "kill", PID, int(signal.SIGUSR1))
+        assert items.get() == "go"
+
+    train_blocking(signal.SIGUSR1, wait)
 
 
 @case("ThreadPoolExecutor, result of a slow task")
@@ -1627,19 +1787,20 @@ def loader_persistent():
 
 
 def take_flock():
+    outside(0, "flock", "lock", WAIT)
+    wait_file("lock.held")
     with open("lock") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
 
 
 @case("a loader worker waits for a file lock of another process", own=True)
 def loader_flock():
-    outside(0, "flock", "lock", WAIT)
-    wait_file("lock.held")
     load(take_flock)
 
 
 def take_named_semaphore():
     name = os.environ["THIRD_SEMAPHORE"].encode()
+    outside(WAIT, "sem_post", name.decode())
     libc.sem_wait(ctypes.c_void_p(libc.sem_open(name, 0)))
 
 
@@ -1647,30 +1808,29 @@ def take_named_semaphore():
 def loader_semaphore():
     name, _ = named_semaphore()
     os.environ["THIRD_SEMAPHORE"] = name
-    outside(WAIT + 10, "sem_post", name)
     load(take_named_semaphore)
     libc.sem_unlink(name.encode())
 
 
 def wait_mapped():
+    outside(WAIT, "futex_file", "control.bin")
     futex_wait(map_file("control.bin"))
 
 
 @case("a loader worker waits in a mapped file that another process maps later", own=True)
 def loader_mapped():
-    outside(WAIT + 10, "futex_file", "control.bin")
     load(wait_mapped)
 
 
 def ask_server():
+    outside(0, "tcp_server", "port", WAIT)
+    wait_file("port")
     with socket.create_connection(("127.0.0.1", int(Path("port").read_text()))) as client:
         client.recv(100)
 
 
 @case("a loader worker waits for a silent server", own=True)
 def loader_server():
-    outside(0, "tcp_server", "port", WAIT)
-    wait_file("port")
     load(ask_server)
 
 
@@ -1693,7 +1853,7 @@ THROTTLE = mp.Semaphore(0)
 
 @case("a loader worker waits for a semaphore that a thread of the main process releases", own=True)
 def loader_throttled():
-    threading.Timer(WAIT + 8, THROTTLE.release).start()
+    threading.Timer(WAIT + 20, THROTTLE.release).start()
     load(lock_of_the_loader)
 
 
@@ -1790,24 +1950,23 @@ def gloo_validation():
 
 def fifo_on_one(number):
     if number:
+        outside(WAIT, "write", "fifo")
         Path("fifo").read_text()
 
 
 @case("two gloo ranks, one reads a FIFO that another process writes later", own=True)
 def gloo_fifo():
     os.mkfifo("fifo")
-    outside(WAIT + 12, "write", "fifo")
     ranks(fifo_on_one)
 
 
 def mapped_on_one(number):
     if number:
-        futex_wait(map_file("control.bin"))
+        wait_mapped()
 
 
 @case("two gloo ranks, one waits in a mapped file that another process maps later", own=True)
 def gloo_mapped():
-    outside(WAIT + 12, "futex_file", "control.bin")
     ranks(mapped_on_one)
 
 
@@ -1997,15 +2156,14 @@ def atexit_sleep():
 def exit_upload():
     os.mkfifo("upload")
     threading.Thread(target=lambda: Path("upload").read_text()).start()
-    outside(WAIT + 15, "write", "upload")
     Training().steps(BEFORE + AFTER)
+    outside(WAIT, "write", "upload")
 
 
 @case("a thread at exit waits for shared memory that another process opens later", own=True)
 def exit_shared_memory():
-    outside(WAIT + 15, "futex_file", "control.bin")
-    threading.Thread(target=wait_mapped).start()
     Training().steps(BEFORE + AFTER)
+    threading.Thread(target=wait_mapped).start()
 
 
 @case("a child of multiprocessing at exit that sleeps", own=True)

@@ -34,8 +34,50 @@ def futex_sysv(number):
     futex_set(libc.shmat(int(number), None, 0))
 
 
-def futex_proc_fd(pid, fd):
-    futex_set(map_file(f"/proc/{pid}/fd/{fd}"))
+def futex_proc_fd(pid, fd, seconds=0):
+    mine = os.open(f"/proc/{pid}/fd/{fd}", os.O_RDWR)
+    say("open")
+    time.sleep(float(seconds))
+    futex_set(map_file(mine))
+
+
+def open_and_write(path, seconds):
+    fd = os.open(path, os.O_WRONLY)
+    say("open")
+    time.sleep(float(seconds))
+    os.write(fd, b"12345678")
+
+
+def keep_in_transit(path, seconds):
+    server = socket.socket(socket.AF_UNIX)
+    server.bind(path)
+    server.listen()
+    say(path + ".ready")
+    _, found, _, _ = server.accept()[0].recvmsg(1, socket.CMSG_SPACE(4))
+    left, right = socket.socketpair()
+    left.sendmsg([b"x"], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, found[0][2])])
+    os.close(array.array("i", found[0][2])[0])
+    say("kept")
+    time.sleep(float(seconds))
+    _, found, _, _ = right.recvmsg(1, socket.CMSG_SPACE(4))
+    futex_set(map_file(array.array("i", found[0][2])[0]))
+
+
+def append(path, text):
+    with open(path, "a") as file:
+        file.write(text)
+
+
+def throttle(pid, seconds):
+    folder = Path(f"/sys/fs/cgroup/cpu/third{pid}")
+    folder.mkdir()
+    (folder / "cpu.cfs_quota_us").write_text("1000")
+    (folder / "cgroup.procs").write_text(pid)
+    time.sleep(float(seconds))
+    (folder / "cpu.cfs_quota_us").write_text("-1")
+    Path("/sys/fs/cgroup/cpu/cgroup.procs").write_text(pid)
+    time.sleep(0.5)
+    folder.rmdir()
 
 
 def hold_mutex(path, seconds, how="unlock"):
