@@ -57,18 +57,17 @@ class Made:
 
 
 @pytest.mark.parametrize(
-    ("left", "told", "proportional", "count"),
+    ("left", "told", "count"),
     [
-        (160, None, True, 1),  # 16 s: one trial, and no more
-        (None, 160, True, 1),  # as the script told
-        (3_000, None, True, 2),  # 5 min: trials for 30 s
-        (1_000_000, None, True, 6),
-        (None, None, True, 6),
-        (160, None, False, 6),  # --within was given
+        (160, None, 1),  # 16 s: one trial, and no more
+        (None, 160, 1),  # as the script told
+        (3_000, None, 2),  # 5 min: trials for 30 s
+        (1_000_000, None, 6),
+        (None, None, 6),
     ],
 )
 def test_trials_end_with_a_tenth_of_what_is_left(
-    left: int | None, told: int | None, *, proportional: bool, count: int
+    left: int | None, told: int | None, count: int
 ) -> None:
     made = Made(10.0, told)
     trials = PlanTrials(
@@ -77,7 +76,6 @@ def test_trials_end_with_a_tenth_of_what_is_left(
         each=20.0,
         within=300.0,
         left=left,
-        proportional=proportional,
     )
 
     for _ in range(6):

@@ -98,7 +98,7 @@ def answer(  # as the supervisor does it
         blamed=strategies.is_option_to_blame(failed),
         needs=needs,
     )
-    strategies.take(proposal, failed)
+    strategies.take(proposal, failed.kind)
     return proposal
 
 

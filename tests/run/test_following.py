@@ -87,3 +87,52 @@ def test_a_run_that_was_left_falls_to_the_next_option_all_the_same(project: Proj
     story = project.story()
     assert "option-2" in [decision["what"] for decision in story["decisions"]]
     assert story["attempts"][-1]["strategy"] == {"device": "cpu"}
+
+
+def ruled(project: Project, within: str, failures: str, least: str) -> None:
+    project.program = FOLLOWING
+    project.environment |= {
+        "FOLLOWING_WITHIN": within,
+        "FOLLOWING_FAILURES": failures,
+        "FOLLOWING_LEAST": least,
+    }
+
+
+def test_an_option_that_is_slower_than_its_rule_is_left_and_the_next_goes_on(
+    project: Project,
+) -> None:
+    ruled(project, "6", "9", "60")
+    project.job(RESUMES, project.script(COUNTS), "700", "0.05")
+
+    ended = project.run()
+    story = project.story()
+
+    assert ended.code == 0, ended.err
+    first, second = story["attempts"]
+    assert first["outcome"] == "left for the next option of the plan"
+    assert second["strategy"] == {"device": "cpu"}
+    assert second["first_step"] > 20  # it went on from what was saved
+    assert story["decisions"][0]["what"] == "option-2"
+    assert story["failures"] == []
+
+
+def test_an_option_that_is_fast_enough_is_kept(project: Project) -> None:
+    ruled(project, "4", "9", "2")
+    project.job(RESUMES, project.script(COUNTS), "200", "0.05")
+
+    ended = project.run()
+
+    assert ended.code == 0, ended.err
+    assert len(project.story()["attempts"]) == 1
+
+
+def test_an_option_that_fails_as_often_as_its_rule_says_is_left(project: Project) -> None:
+    ruled(project, "600", "1", "0.001")
+    project.job(RESUMES, project.script(COUNTS), "800", "0.01")
+
+    ended = project.run()
+    story = project.story()
+
+    assert ended.code == 0, ended.err
+    assert [decision["what"] for decision in story["decisions"]] == ["option-2", "end"]
+    assert story["attempts"][1]["strategy"] == {"device": "cpu"}

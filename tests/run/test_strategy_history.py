@@ -80,7 +80,7 @@ def answer(strategies: StrategyHistory, failed: Failure, end: AttemptEnd, run: R
     strategies.failed(failed, end, run)
     situation = strategies.situation(failed, end, can_resume=True, checkpoints=1)
     proposal = propose(situation)
-    strategies.take(proposal, failed)
+    strategies.take(proposal, failed.kind)
     return proposal
 
 

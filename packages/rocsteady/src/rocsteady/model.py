@@ -48,6 +48,7 @@ class Outcome(OpenEnum):
     UNKILLABLE = "cannot be killed"
     REPLACED = "restarted together with other hosts"
     STARTED_OVER = "started over instead of resuming"
+    LEFT = "left for the next option of the plan"
     NOT_STARTED = "not started"
     OTHER = "unknown"
 

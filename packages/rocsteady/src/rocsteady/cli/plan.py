@@ -22,6 +22,7 @@ from rocsteady.plan.circumstances import Circumstances, Goal, circumstances, goa
 from rocsteady.plan.exports.targets import TARGETS
 from rocsteady.plan.planner import (
     Planner,
+    count_trials,
     make_plan,
     measured_planner,
     recorded_plan,
@@ -66,7 +67,7 @@ PAGES = {".md": decision_markdown, ".html": decision_html, ".htm": decision_html
     default="5m",
     show_default=True,
     metavar="DURATION",
-    help="Time limit for all trials. By default, also a tenth of the job's remaining time.",
+    help="Time limit for all trials; never more than a tenth of the job's remaining time.",
 )
 @click.option("--no-trials", is_flag=True, help="Run no trials; use what is already known.")
 @click.option("--again", is_flag=True, help="Also try settings that have crashed this machine.")
@@ -155,15 +156,12 @@ def command(  # noqa: PLR0913 - one argument an option
         if root is not None:
             plan = recorded_plan(job, folder, open_root(root, None), root.name, goal)
         else:
-            default = click.core.ParameterSource.DEFAULT
-            given = any(ctx.get_parameter_source(it) is not default for it in ("trial", "within"))
             bounded = PlanTrials(
                 trials,
                 _show_progress,
                 each=trial.total_seconds(),
                 within=within.total_seconds(),
                 left=goal.left,
-                proportional=not given,
             )
             look_back(folder, memory)
             here = circumstances(job, folder, memory, journal, again=again)
@@ -172,6 +170,7 @@ def command(  # noqa: PLR0913 - one argument an option
             else:
                 words = [word for each in commands_of(job) for word in each[1:]]
                 ask_about_paths([job.command[0], *words], folder, "trial", yes=yes)
+                tell(_side_effects(count_trials(job, here)))
                 planner, plan = _try_options(job, here, goal, trials, bounded)
                 remember(planner, here, memory, journal)
     except (KeyboardInterrupt, click.Abort):
@@ -239,6 +238,14 @@ def _last_plan(folder: Path, command: tuple[str, ...]) -> Plan:
             f" {asked}"
         )
     return plan
+
+
+def _side_effects(trials: int) -> str:
+    times = f"up to {trials} times" if trials > 1 else "once"
+    return (
+        f"rocsteady: trials start your script {times}, and again for each workaround. What it sends"
+        " (uploads, metrics, messages) or writes outside this folder happens each time."
+    )
 
 
 def _try_options(

@@ -34,7 +34,7 @@ from rocsteady.errors import (
 from rocsteady.exit_codes import PERSON_NEEDED
 from rocsteady.failures.remedy import load_remedies
 from rocsteady.model import RunOutcome
-from rocsteady.plan.saved_plan import command_of, planned
+from rocsteady.plan.saved_plan import command_of, planned, stop_of
 from rocsteady.run.existing_checkpoints import Choice
 from rocsteady.run.job import FILE
 from rocsteady.run.job.values import Existing, Job
@@ -202,7 +202,12 @@ def command(ctx: click.Context, /, **chosen: Any) -> None:  # noqa: ANN401 - Run
         job = _job(folder, options, journal, memory)
         if options.plan is not None:
             job, option, after = planned(folder, job, options.plan)
-            options = msgspec.structs.replace(options, strategy=option.strategy, fallbacks=after)
+            options = msgspec.structs.replace(
+                options,
+                strategy=option.strategy,
+                stop=stop_of(folder, options.plan),
+                fallbacks=after,
+            )
         if options.stage is not None and not job.stages:
             raise click.UsageError(f"--stage needs stages in {FILE}; leave out the command")
         turns = turns_of(job, journal, name=options.name, first=options.stage, yes=options.yes)

@@ -83,7 +83,7 @@ def _gpu_options(here: Circumstances) -> Iterator[Option]:
         )
         why = _against_gpu(strategy, here)
         yield (
-            msgspec.structs.replace(option, basis=Basis.RULED_OUT, rests_on=(why,))
+            msgspec.structs.replace(option, basis=Basis.RULED_OUT, rests_on=(why, *option.rests_on))
             if why
             else option
         )

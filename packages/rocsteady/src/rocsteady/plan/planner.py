@@ -24,6 +24,7 @@ from rocsteady.model import FailureKind, Risk, Strategy
 from rocsteady.plan import candidates, estimates, saved_plan
 from rocsteady.plan.bottleneck import limits, own_share
 from rocsteady.plan.candidates import CPU, GPU
+from rocsteady.plan.chains import chain_of
 from rocsteady.plan.circumstances import Circumstances, Goal, card_of, cores_here, facts_of
 from rocsteady.plan.estimates import CLOUD, Measured, on_recorded, recorded_cpu
 from rocsteady.plan.pace import FailureCost, FailureHistory, finish
@@ -118,6 +119,11 @@ class Planner:
     @property
     def left(self) -> int | None:
         return self._left(self._results[-1] if self._results else None, self._job)
+
+    @property
+    def resumes(self) -> bool:
+        """Whether a new process goes on from what was saved."""
+        return self._job.resume is not None or any(result.resumes for result in self._results)
 
     def _try(self, option: Option) -> None:
         """Try an option of this machine: each strategy that the trial came to is a row."""
@@ -327,6 +333,12 @@ NO_PACE = (
 )
 
 
+def count_trials(job: Job, here: Circumstances) -> int:
+    """Return how many options are to be tried, if there is time for all."""
+    options = candidates.local_options(here)
+    return sum(option.basis is Basis.TRIAL for option in options) + len(job.variants)
+
+
 def measured_planner(job: Job, here: Circumstances, goal: Goal, trials: PlanTrials) -> Planner:
     planner = Planner(job, here, goal, trials.run, today=_today(), say=trials.say)
     planner.work()
@@ -369,11 +381,28 @@ def make_plan(job: Job, folder: Path, here: Circumstances, goal: Goal, planner: 
     )
     if numbered and not any(it.pace or it.basis is Basis.TRIAL for it in numbered):
         return replace(plan, take=_nothing_to_compare(planner))
-    return recommending(plan) if planner.observed else replace(plan, take=UNTRIED)
+    if not planner.observed:
+        return replace(plan, take=UNTRIED)
+    return _with_chain(recommending(plan), planner)
 
 
 def recommending(plan: Plan) -> Plan:
     return replace(plan, take=take(plan), recommended=recommended(plan.options, plan.budget))
+
+
+def _with_chain(plan: Plan, planner: Planner) -> Plan:
+    first = next((it for it in plan.options if it.basis is Basis.TRIAL), None)
+    if first is None or not plan.recommended:
+        return plan
+    chain = chain_of(
+        plan.options,
+        first=first.number,
+        left=plan.left,
+        due=None if plan.deadline is None else plan.deadline - plan.made,
+        budget=plan.budget,
+        resumes=planner.resumes,
+    )
+    return replace(plan, chain=chain)
 
 
 def _nothing_to_compare(planner: Planner) -> str:

@@ -13,7 +13,7 @@ from rocsteady.probe.sandbox_run import name_for
 from rocsteady.run.job import FILE as JOB_FILE
 from rocsteady.run.job.stages import with_variant
 from rocsteady.run.job.values import Job
-from rocsteady.run.options import Fallback
+from rocsteady.run.options import Fallback, StopRule
 from rocsteady.store.redaction import shown_command
 from rocsteady.store.user_folders import state_folder
 from rocsteady.system.atomic_file import write_whole
@@ -90,7 +90,34 @@ def planned(folder: Path, job: Job, number: int) -> tuple[Job, Option, tuple[Fal
         instead = f": {option.do}" if option.do else ""
         raise RequestError(f"option {number} ({option.title}) cannot run here{instead}")
     taken = with_variant(job, option.variant) if option.variant else job
-    return taken, option, options_after(plan, option.number)
+    return taken, option, _fallbacks(plan, option.number)
+
+
+def stop_of(folder: Path, number: int) -> StopRule | None:
+    """Return when a run leaves an option, if the plan's chain begins with it."""
+    chain = load_plan(folder).chain
+    return chain.links[0].stop if chain and chain.links[0].option == number else None
+
+
+def _fallbacks(plan: Plan, number: int) -> tuple[Fallback, ...]:
+    """Return what follows an option: the rest of the chain that it begins, then the others."""
+    after = options_after(plan, number)
+    chain = plan.chain
+    if chain is None or chain.links[0].option != number:
+        return after
+    rules = {link.option: link.stop for link in chain.links[1:]}
+    rest = {
+        option.number: Fallback(
+            number=option.number,
+            title=option.title,
+            strategy=option.strategy,
+            rate=option.pace.rate if option.pace else None,
+            stop=rules[option.number],
+        )
+        for option in plan.options
+        if option.number in rules
+    }
+    return (*(rest[each] for each in rules), *(it for it in after if it.number not in rules))
 
 
 def options_after(plan: Plan, number: int) -> tuple[Fallback, ...]:

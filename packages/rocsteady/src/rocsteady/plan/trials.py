@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import threading
 import time
@@ -62,13 +63,16 @@ class Bounds(Value, frozen=True, kw_only=True):
     within: float = 180.0  # seconds in all; then it ends with what is known
     in_proportion: bool = False  # to the job: a short one has a short trial
     left: int | None = None  # steps of the job; None: as the script tells
+    spent: float = 0.0  # seconds that earlier trials took
 
     def enough(self, pace: Pace, reported: int | None) -> float:
         """Return the seconds of steps after which a trial ends; ``reported``: steps of the job."""
+        return min(self.wanted, self.share(pace, reported))
+
+    def share(self, pace: Pace, reported: int | None) -> float:
+        """Return the seconds that all trials together may take."""
         left = self.left or reported
-        if not self.in_proportion or not left:
-            return self.wanted
-        return min(self.wanted, SHARE * left / pace.rate)
+        return SHARE * left / pace.rate if self.in_proportion and left else math.inf
 
 
 class Measurement(Observer):
@@ -124,6 +128,7 @@ class Measurement(Observer):
         size = read_size(run.pages) if run.pages else None
         if size is not None:
             self.sizes[number] = size
+        size = self.sizes.get(number)
         step_times = [StepTime(*mark) for mark in run.step_times.since(self._begun[number])]
         pace = measure(step_times, started=self._begun[number])
         if pace is None:
@@ -135,6 +140,7 @@ class Measurement(Observer):
             memory=self._most_memory or None,
             gpu_busy=use.busy if use else None,
             gpu_memory=use.memory if use else None,
+            parameters=size.parameters if size else None,
         )
 
     def _is_known(self, number: int, beats: tuple[Heartbeat, ...]) -> bool:
@@ -144,6 +150,9 @@ class Measurement(Observer):
             return False
         reported = max((beat.total for beat in beats if beat.total), default=None)
         enough = self._bounds.enough(pace, reported)
+        spent = self._bounds.spent + time.monotonic() - self._since
+        if spent >= self._bounds.share(pace, reported):
+            return True
         if pace.seconds < enough:
             return False
         if not self._sample_stacks:
@@ -575,7 +584,7 @@ Show = Callable[[Callable[[float], TrialProgress]], AbstractContextManager[None]
 class PlanTrials:
     """Runs trials as the planner asks for them, as long as there is time."""
 
-    def __init__(  # noqa: PLR0913 - all that bounds them
+    def __init__(
         self,
         trials: Trials,
         show: Show,
@@ -583,10 +592,10 @@ class PlanTrials:
         each: float,  # seconds of steps
         within: float,  # seconds, all together
         left: int | None,  # steps of the job, if known
-        proportional: bool,  # all together no longer than a share of the job
     ) -> None:
+        """Take no longer than a share of the job, all together, whatever is asked for."""
         self._trials, self._each, self._within = trials, each, within
-        self._left, self._proportional = left, proportional
+        self._left = left
         self._title, self._show = "", show
 
     def say(self, title: str) -> None:
@@ -601,14 +610,14 @@ class PlanTrials:
         bounds = Bounds(
             wanted=wanted,
             within=min(left, wanted * 3 + STARTING),
-            in_proportion=self._proportional,
+            in_proportion=True,
             left=self._left,
+            spent=self._trials.seconds,
         )
         with self._show(self._progress):
             stacks = kind is TrialKind.WITH_STACKS
             results = self._trials.run(job, strategy, bounds, remedies=True, sample_stacks=stacks)
-        if self._proportional:
-            self._within = min(self._within, *self._shares(results))
+        self._within = min(self._within, *self._shares(results))
         return results
 
     def _shares(self, results: tuple[TrialResult, ...]) -> Iterator[float]:

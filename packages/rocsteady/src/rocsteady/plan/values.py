@@ -10,6 +10,7 @@ from enum import Enum
 import msgspec
 
 from rocsteady.model import Risk, Strategy, Value
+from rocsteady.run.options import StopRule
 
 PLAN_VERSION = 3
 
@@ -88,6 +89,23 @@ class Option(Value, frozen=True, kw_only=True):
     steps: tuple[str, ...] = ()  # commands to type first; a run of a tried option does them itself
 
 
+class Link(Value, frozen=True, kw_only=True):
+    """One option of a chain."""
+
+    option: int  # its number
+    title: str
+    strategy: Strategy
+    stop: StopRule | None = None  # when the run goes on to the next one; None: the last
+
+
+class Chain(Value, frozen=True, kw_only=True):
+    """Options in sequence, with rules for when a run leaves each."""
+
+    links: tuple[Link, ...]
+    finish: Finish
+    rent_by: float | None = None  # seconds from now until it is too late to rent
+
+
 class Limit(Value, frozen=True, kw_only=True):
     """What holds the training up."""
 
@@ -118,6 +136,9 @@ class Plan(Value, frozen=True, kw_only=True):
     not_tried: tuple[Option, ...] = ()  # that could run here, of which nothing is known yet
     machine: str = ""  # the recorded machine that it is for; "": this one
     take: str = ""  # the recommendation in one sentence, with its reason
+    chain: Chain | None = (
+        None  # that begins with the recommended option, or the first that runs here
+    )
     recommended: int = 0  # the number of the option; 0: none is recommended
     limits: tuple[Limit, ...] = ()  # of the option that runs as the script says, the largest first
     warnings: tuple[str, ...] = ()

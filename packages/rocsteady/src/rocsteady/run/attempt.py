@@ -83,10 +83,11 @@ class Attempt:
         on_sample: Callable[[Sample], None],
         on_resumes: Callable[[tuple[Resumes, ...]], None],  # once the script says that it does
         trial: ResumeTrial | None = None,  # of a way to resume that is not proven yet
+        leaves: Callable[[float], str] = lambda _: "",  # why the option is left now; "": it is kept
     ) -> None:
         self._context, self._options, self._services = context, options, services
         self._on_sample: Callable[[Sample], None] | None = on_sample
-        self._on_resumes, self._trial = on_resumes, trial
+        self._on_resumes, self._trial, self._leaves = on_resumes, trial, leaves
         self._announcer, self._timing = services.announcer, options.timing
         self._patience = options.patience
         job, records = context.spec.job, context.spec.records
@@ -226,6 +227,9 @@ class Attempt:
             return None
         try:
             verdict = self._tick(child, alive=alive)
+            if alive and (why := self._leaves(time.time())):
+                self._announcer.say(f"leaving this option: {why}.")
+                return self._stopped(child, self._timing.stopping, Outcome.LEFT)
             return self._act(child, verdict) if alive else None
         except Exception as error:  # noqa: BLE001 - whatever it is, training goes on
             self._unwatched = True
@@ -388,9 +392,11 @@ class Attempt:
         self._messages.withdrawn()
         return False
 
-    def _stopped(self, child: AttemptProcesses, stopping: Stopping) -> AttemptEnd:
+    def _stopped(
+        self, child: AttemptProcesses, stopping: Stopping, outcome: Outcome = Outcome.STOPPED
+    ) -> AttemptEnd:
         ended = end_tree(child, stopping, signal.SIGTERM, self._services, patience=0)
-        return self._end(child, Outcome.STOPPED, ended.exit)
+        return self._end(child, outcome, ended.exit)
 
     def _end(
         self,

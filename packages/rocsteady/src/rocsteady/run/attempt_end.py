@@ -82,6 +82,7 @@ def is_failure(end: AttemptEnd) -> bool:
         Outcome.AT_EXIT,
         Outcome.REPLACED,
         Outcome.STARTED_OVER,
+        Outcome.LEFT,
     ):
         return False
     return end.outcome is not Outcome.BY_ITSELF or end.exit is None or end.exit.code != 0

@@ -34,6 +34,7 @@ from rocsteady.run.deadline_monitor import DeadlineMonitor
 from rocsteady.run.job.resume import Checkpoint
 from rocsteady.run.job.stages import seed_option
 from rocsteady.run.journal_records import JournalRecords
+from rocsteady.run.option_stop import OptionStop
 from rocsteady.run.options import RunOptions
 from rocsteady.run.recovery import (
     Decision,
@@ -41,6 +42,7 @@ from rocsteady.run.recovery import (
     StartPoints,
     base_decision,
     exit_code,
+    leave,
     recover,
 )
 from rocsteady.run.strategy_history import StrategyHistory
@@ -66,10 +68,12 @@ class AttemptReview:
         records: JournalRecords,
         strategies: StrategyHistory,
         deadline_monitor: DeadlineMonitor,
+        option_stop: OptionStop,
     ) -> None:
         self._spec, self._options, self._services = spec, options, services
         self._announcer, self._checkpoints, self._records = services.announcer, checkpoints, records
         self._strategies, self._deadline_monitor = strategies, deadline_monitor
+        self._option_stop = option_stop
         self._lowering: set[str] = set()  # kinds for which arguments were named
         self.starts = StartPoints()
         self._save_after: int | None = None  # as it was last announced
@@ -122,6 +126,8 @@ class AttemptReview:
         base = base_decision(
             end, self._options, attempts=attempts, can_resume=self._checkpoints.can_resume
         )
+        if end.outcome is Outcome.LEFT:
+            return self._next_option(base)
         if not is_failure(end):
             return base
         history = self._history(end, failure, attempts)
@@ -137,6 +143,22 @@ class AttemptReview:
         decision = decision or recover(base, end, history)
         self._act(decision, failure, started_from)
         return decision
+
+    def _next_option(self, base: Decision) -> Decision:
+        """Go on to the next option of the plan; the same again, if none is left."""
+        for option in self._strategies.open_fallbacks()[:1]:
+            choice = leave(option, "too slow")
+            decision = msgspec.structs.replace(
+                base, why=choice.why, remedy=choice.remedy, fallback=option.number, proposal=choice
+            )
+            self._strategies.take(choice, "")
+            self._fell_to(option.number)
+            return decision
+        return base
+
+    def _fell_to(self, number: int) -> None:
+        self._deadline_monitor.other_option()
+        self._option_stop.other_option(number)
 
     def _named(self, context: AttemptContext, end: AttemptEnd) -> Failure:
         """Name a failure, keep its evidence, and announce it."""
@@ -166,6 +188,7 @@ class AttemptReview:
             fallbacks=self._strategies.open_fallbacks(),
             blamed=self._strategies.is_option_to_blame(failure),
             needs=self._deadline_monitor.needs(),
+            leaves=self._option_stop.failed(time.time()),
         )
 
     def _act(
@@ -175,11 +198,11 @@ class AttemptReview:
         proposal = decision.proposal
         if proposal is None or failure is None:
             return
-        self._strategies.take(proposal, failure)
+        self._strategies.take(proposal, failure.kind)
         if proposal.remedy == CHECKPOINT_BACK and started_from is not None:
             self._checkpoints.avoid.append(started_from)
         if decision.fallback:
-            self._deadline_monitor.other_option()
+            self._fell_to(decision.fallback)
         if decision.next is Next.END:
             self._announce_end(proposal)
 

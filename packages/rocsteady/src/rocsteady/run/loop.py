@@ -34,6 +34,7 @@ from rocsteady.run.job.resume import Checkpoint, Launch, launch
 from rocsteady.run.journal_records import JournalRecords
 from rocsteady.run.notifications import RunNotices
 from rocsteady.run.observer import ObservedRun, Observer, ticking
+from rocsteady.run.option_stop import OptionStop
 from rocsteady.run.options import AUTO, RunOptions
 from rocsteady.run.processes import AttemptProcesses
 from rocsteady.run.progress import StepTimes
@@ -49,7 +50,7 @@ from rocsteady.run.stopwatch import Stopwatch
 from rocsteady.run.strategy_history import in_words, strategies_of
 from rocsteady.store.identity import is_alive, script_fingerprint
 from rocsteady.store.redaction import shown_command
-from rocsteady.store.values import INJECTED, Run
+from rocsteady.store.values import INJECTED, Run, Sample
 from rocsteady.system.child_end import OURS
 
 
@@ -109,6 +110,7 @@ class Supervisor:
             earlier=earlier,
             slipped=self._notices.will_be_late,
         )
+        self._option_stop = OptionStop(options, earlier)
         self._review = AttemptReview(
             spec,
             options,
@@ -117,6 +119,7 @@ class Supervisor:
             records=self._records,
             strategies=self._strategies,
             deadline_monitor=self._deadline_monitor,
+            option_stop=self._option_stop,
         )
         self._agreement = HostAgreement(services.hosts, self._strategies, services.announcer)
         self._restart = Restart(spec, options, services, self._strategies.gpu_trouble)
@@ -337,9 +340,10 @@ class Supervisor:
             self._options,
             self._services,
             step_times=self._step_times,
-            on_sample=self._deadline_monitor.seen,
+            on_sample=self._seen,
             on_resumes=self._script_resumes,
             trial=self._trial,
+            leaves=self._leaves,
         )
         number, what = context.number, " ".join(launched.command)[:200]
         row = self._records.begin(number, context.strategy)
@@ -365,6 +369,19 @@ class Supervisor:
         for note in dict.fromkeys(attempt.notes().values()):
             self._announcer.say(note)
         return end
+
+    def _seen(self, sample: Sample) -> None:
+        self._deadline_monitor.seen(sample)
+        self._option_stop.seen(sample)
+
+    def _leaves(self, now: float) -> str:
+        """Return why the plan leaves the present option now; "" where nothing follows it."""
+        if not self._strategies.fallbacks:
+            return ""
+        why = self._option_stop.too_slow(now)
+        limit = self._options.timing.precious_after.total_seconds()
+        may = self.can_resume or self._options.from_scratch or self._option_stop.lasted <= limit
+        return why if may else ""
 
     def _counted(
         self, context: AttemptContext, end: AttemptEnd, before: Steps, since: Stopwatch

@@ -38,6 +38,16 @@ class Timing(Value, frozen=True, kw_only=True):
     kfd_within: timedelta = timedelta(seconds=15)  # for old processes to leave the GPU
 
 
+class StopRule(Value, frozen=True, kw_only=True):
+    """When a run leaves an option of the plan for the next one."""
+
+    within: float  # seconds from when the option began; after them it is kept
+    failures: int  # so many of them end it
+    least: float | None = (
+        None  # steps a second; if it is slower at the end of that time, it is left
+    )
+
+
 class Fallback(Value, frozen=True, kw_only=True):
     """An option of the plan that a run may fall back to: the same command."""
 
@@ -45,6 +55,7 @@ class Fallback(Value, frozen=True, kw_only=True):
     title: str
     strategy: Strategy
     rate: float | None = None  # steps a second, as its trial had it
+    stop: StopRule | None = None  # when it is left in turn; None: only if nothing else helps
 
     @property
     def decision(self) -> str:
@@ -81,6 +92,7 @@ class RunOptions(Value, frozen=True, kw_only=True):
     several_hosts: bool = False  # have ranks of that torchrun's job
     from_scratch: bool = False  # restart even if all work is done again; --resume never implies it
     strategy: Strategy = Strategy()  # to start with: that of the option of the plan
+    stop: StopRule | None = None  # when that is left for the next
     fallbacks: tuple[Fallback, ...] = ()  # the options after it, best first
     timing: Timing = Timing()
 
@@ -99,16 +111,24 @@ FALLBACKS_FILE = "options.json"  # in the folder of a run, for when it is left a
 FALLBACKS_LIMIT = 1024 * 1024  # bytes
 
 
-def save_fallbacks(options: tuple[Fallback, ...], run: Path) -> None:
+class Followed(Value, frozen=True, kw_only=True):
+    """What a run follows of its plan."""
+
+    stop: StopRule | None = None  # of the option that it began with
+    fallbacks: tuple[Fallback, ...] = ()
+
+
+def save_fallbacks(options: RunOptions, run: Path) -> None:
     """Write them into the folder of a run. Without a disk it can be run, and not resumed so."""
+    followed = Followed(stop=options.stop, fallbacks=options.fallbacks)
     with contextlib.suppress(OSError):
-        write_whole(run / FALLBACKS_FILE, msgspec.json.encode(options))
+        write_whole(run / FALLBACKS_FILE, msgspec.json.encode(followed))
 
 
-def load_fallbacks(run: Path) -> tuple[Fallback, ...]:
+def load_fallbacks(run: Path) -> Followed:
     """Read them; none, if there are none or they cannot be read."""
     try:
         content = read_regular(run / FALLBACKS_FILE, FALLBACKS_LIMIT)
-        return msgspec.json.decode(content, type=tuple[Fallback, ...])
+        return msgspec.json.decode(content, type=Followed)
     except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
-        return ()
+        return Followed()

@@ -98,6 +98,7 @@ class History(Value, frozen=True, kw_only=True):
     fallbacks: tuple[Fallback, ...] = ()  # options of the plan that may be run, best first
     blamed: bool = False  # the present option is itself the cause of the failure
     needs: float | None = None  # steps a second to be in time, if the present option is too slow
+    leaves: str = ""  # why the rules of the plan end the present option; "": they do not
 
 
 def recover(base: Decision, end: AttemptEnd, history: History) -> Decision:
@@ -109,6 +110,7 @@ def recover(base: Decision, end: AttemptEnd, history: History) -> Decision:
             history.fallbacks,
             blamed=history.blamed,
             needs=None if base.next is Next.END else history.needs,
+            leaves="" if base.next is Next.END else history.leaves,
         )
         kind = history.situation.failure.kind
         decision = joined(base, proposal, kind=kind, attempts=history.attempts)
@@ -132,11 +134,14 @@ def propose(
     *,
     blamed: bool = False,
     needs: float | None = None,
+    leaves: str = "",
 ) -> RemedyChoice:
     """Choose a remedy; fall back to another option where none is left or only that is in time."""
     choice = choose_remedy(situation)
     if not fallbacks:
         return choice
+    if leaves and situation.component not in NO_OPTION_HELPS:
+        return leave(fallbacks[0], leaves)
     if choice.strategy is None:
         hopeless = choice.person is not None or situation.component in NO_OPTION_HELPS
         if hopeless and not blamed:
@@ -153,6 +158,13 @@ def propose(
             )
             return _fall_to(option, words)
     return choice
+
+
+def leave(option: Fallback, why: str) -> RemedyChoice:
+    """Go on to the next option, as the rules of the plan say."""
+    return _fall_to(
+        option, f"{why}; going on to option {option.number} of the plan: {option.title}."
+    )
 
 
 def _fall_to(option: Fallback, why: str) -> RemedyChoice:
@@ -193,6 +205,8 @@ def base_decision(  # noqa: PLR0911 - one return a reason
     code = exit_code(end)
     if end.outcome is Outcome.REPLACED:
         return Decision(next=Next.AGAIN, why="other hosts restarted the job", code=PERSON_NEEDED)
+    if end.outcome is Outcome.LEFT:
+        return Decision(next=Next.AGAIN, why="no option of the plan is left", code=PERSON_NEEDED)
     if end.outcome is Outcome.STOPPED:
         return Decision(next=Next.END, why="stopped by the user", code=code)
     if end.outcome is Outcome.AT_EXIT:

@@ -66,9 +66,10 @@ class RunLauncher:
         if earlier is None:
             remember_run(run, self.journal.place, self.memory)
         if earlier is not None:
-            options = replace(options, fallbacks=load_fallbacks(Path(run.folder)))
+            followed = load_fallbacks(Path(run.folder))
+            options = replace(options, stop=followed.stop, fallbacks=followed.fallbacks)
         elif options.fallbacks:
-            save_fallbacks(options.fallbacks, Path(run.folder))
+            save_fallbacks(options, Path(run.folder))
         exports = exports_of(job, run, self.journal, self.folder)
         supervisor = Supervisor(
             RunSpec(

@@ -97,7 +97,7 @@ class StrategyHistory:
         situation = self.situation(failure, None, can_resume=True, checkpoints=0)
         blamed = self.is_option_to_blame(failure)
         choice = propose(situation, self.open_fallbacks(), blamed=blamed)
-        self.take(choice, failure)
+        self.take(choice, failure.kind)
         return choice
 
     def offers(self) -> tuple[Helped, ...]:
@@ -265,7 +265,7 @@ class StrategyHistory:
         deadly = strategy in never or any(is_as_deadly(strategy, one) for one in never)
         return self._options.retry_crashed or not deadly
 
-    def take(self, step: RemedyChoice, failure: Failure) -> None:
+    def take(self, step: RemedyChoice, kind: str) -> None:
         """Go on with what was proposed after a failure."""
         if step.strategy is None:
             return
@@ -274,7 +274,7 @@ class StrategyHistory:
         self._before = len(self._tried) if fell else self._before
         self._changed = step.strategy != self.strategy and not fell
         self.strategy, self.remedy = step.strategy, "" if fell else step.remedy
-        self._answered = failure.kind
+        self._answered = kind
 
     @property
     def tried(self) -> tuple[FailedAttempt, ...]:

@@ -78,6 +78,8 @@ def render_plan(
         page.paragraph(limits(plan))
     page.line()
     _recommendation(page, plan)
+    for line in chain_lines(plan, now, zone):
+        page.row("", line, indent=2, column=0)
     for warning in _warnings(plan, now):
         page.paragraph(warning, style=YELLOW)
     return str(page)
@@ -175,6 +177,34 @@ def _recommendation(page: Page, plan: Plan) -> None:
             return
         page.line(command)
     page.line(f"  {explain}", style=DIM)
+
+
+def chain_lines(plan: Plan, now: float, zone: tzinfo | None) -> list[str]:
+    """Return what the run does when, one line each link."""
+    if plan.chain is None:
+        return []
+    lines, at = [], plan.made
+    for number, link in enumerate(plan.chain.links):
+        word = "first" if number == 0 else "then"
+        text = f"{word} option {link.option}, {clean(link.title)}"
+        if link.stop is not None:
+            at += link.stop.within
+            slow = (
+                f" or makes fewer than {rate(link.stop.least)} steps/s" if link.stop.least else ""
+            )
+            text += (
+                f", until {moment(at, now=now, zone=zone)}: left if it fails"
+                f" {link.stop.failures} times{slow}"
+            )
+        lines.append(text)
+    end = moment(plan.made + plan.chain.finish.seconds, now=now, zone=zone)
+    on_time = plan.chain.finish.in_time
+    likely = "" if on_time is None else f", on time {chance(on_time)}"
+    lines.append(f"finishes {end}{likely}")
+    if plan.chain.rent_by is not None:
+        last = moment(plan.made + plan.chain.rent_by, now=now, zone=zone)
+        lines.append(f"last chance to rent: {last}")
+    return lines
 
 
 def _grouped(options: Sequence[Option]) -> str:

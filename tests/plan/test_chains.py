@@ -1,0 +1,133 @@
+"""Chains of options: what comes of them, exactly."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import pytest
+from builders import HOUR, option, pace
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from rocsteady.model import Risk, Strategy
+from rocsteady.plan.chains import Course, End, Tried, chain_of, ends, mean
+from rocsteady.plan.pace import NEVER
+from rocsteady.plan.values import Basis, Finish, Option
+
+CPU = Strategy(device="cpu")
+RATES = st.floats(0.01, 100.0)
+
+
+@st.composite
+def tried(draw: st.DrawFn, *, last: bool = False) -> Tried:
+    rates = draw(st.lists(RATES, min_size=1, max_size=3))
+    works = draw(st.floats(0.0, 1.0))
+    courses = [Course(works / len(rates), rate) for rate in rates] + [Course(1 - works, 0.0)]
+    if last:
+        return Tried(tuple(Course(1 / len(rates), rate) for rate in rates), math.inf)
+    return Tried(tuple(courses), draw(st.floats(1.0, 1000.0)), draw(RATES))
+
+
+def brute_force(links: list[Tried], left: float, *, resumes: bool) -> list[End]:
+    """Go through every combination of courses, one after the other."""
+    found = []
+    for taken in itertools.product(*(link.courses for link in links)):
+        now, rest, chance = 0.0, left, math.prod(course.chance for course in taken)
+        for number, (link, course) in enumerate(zip(links, taken, strict=True)):
+            alone = rest / course.rate if course.rate else NEVER
+            kept = number == len(links) - 1 or alone <= link.within or course.rate >= link.least
+            if kept and course.rate:
+                now += alone
+                break
+            if number == len(links) - 1:
+                now = NEVER
+                break
+            now += link.within
+            rest -= course.rate * link.within if resumes else 0.0
+        found.append(End(chance, min(now, NEVER)))
+    return found
+
+
+def by_end(found: list[End]) -> dict[float, float]:
+    totals: dict[float, float] = {}
+    for end in found:
+        if end.chance > 0:
+            key = float(f"{end.seconds:.6g}")
+            totals[key] = totals.get(key, 0.0) + end.chance
+    return totals
+
+
+@given(
+    first=st.lists(tried(), max_size=2),
+    last=tried(last=True),
+    left=st.floats(1.0, 10_000.0),
+    resumes=st.booleans(),
+)
+def test_every_end_is_that_of_brute_force(
+    first: list[Tried], last: Tried, left: float, *, resumes: bool
+) -> None:
+    links = [*first, last]
+    exact = by_end(list(ends(links, left, resumes=resumes)))
+    brute = by_end(brute_force(links, left, resumes=resumes))
+
+    assert sum(exact.values()) == pytest.approx(1.0)
+    assert exact.keys() == brute.keys()
+    assert [exact[key] for key in exact] == pytest.approx([brute[key] for key in exact])
+
+
+@given(first=tried(), last=tried(last=True), left=st.floats(100.0, 1e6), resumes=st.booleans())
+def test_a_chain_is_no_worse_than_its_fallback_by_more_than_the_time_limit(
+    first: Tried, last: Tried, left: float, *, resumes: bool
+) -> None:
+    alone = mean(list(ends([last], left, resumes=resumes)))
+    ruled = first._replace(least=left / alone)  # as a plan sets it
+
+    assert mean(list(ends([ruled, last], left, resumes=resumes))) <= alone + ruled.within + 1e-6
+
+
+def runs(hours: float, number: int, *, risk: Risk = Risk.LOW, strategy: Strategy = CPU) -> Option:
+    made = option(hours, chance=0.9, risk=risk, strategy=strategy, name=f"option-{number}")
+    finish = Finish(seconds=hours * HOUR, early=hours * HOUR / 1.2, late=hours * HOUR * 1.2)
+    return replace(made, number=number, pace=pace(1.0), finish=finish)
+
+
+def test_a_fast_option_that_may_not_work_is_tried_before_one_that_does() -> None:
+    gpu, cpu = runs(5, 1, risk=Risk.MEDIUM, strategy=Strategy()), runs(20, 2)
+    made = chain_of([gpu, cpu], first=1, left=72_000, due=24 * HOUR, budget=None, resumes=True)
+
+    assert made is not None
+    assert [link.option for link in made.links] == [1, 2]
+    rule = made.links[0].stop
+    assert rule is not None
+    assert rule.within <= HOUR
+    assert rule.failures >= 2
+    assert made.finish.in_time is not None
+    assert made.finish.in_time > 0.9  # the GPU alone has 75 %
+    assert made.links[-1].stop is None
+
+
+def test_what_does_not_run_here_or_is_another_model_is_no_link() -> None:
+    gpu = runs(5, 1, strategy=Strategy())
+    others = [
+        replace(runs(20, 2), basis=Basis.ESTIMATE),
+        replace(runs(20, 3), variant="small", command=("python", "small.py")),
+    ]
+
+    assert chain_of(
+        [gpu, *others], first=1, left=72_000, due=None, budget=None, resumes=True
+    ) is None  # fmt: skip
+
+
+def test_the_last_chance_to_rent_is_the_deadline_less_the_latest_end() -> None:
+    cloud = replace(
+        option(4, chance=0.9, basis=Basis.ESTIMATE, cost=(1.0, 2.0), name="cloud"),
+        number=3,
+        finish=Finish(seconds=3 * HOUR, early=2 * HOUR, late=4 * HOUR, in_time=0.9),
+    )
+    options = [runs(5, 1, strategy=Strategy()), runs(20, 2), cloud]
+    made = chain_of(options, first=1, left=72_000, due=24 * HOUR, budget=10.0, resumes=True)
+
+    assert made is not None
+    assert made.rent_by == 20 * HOUR
