@@ -15,6 +15,7 @@ import msgspec
 
 from rocsteady.colours import GREEN, RED, YELLOW
 from rocsteady.doctor.values import Diagnosis
+from rocsteady.hangs.inspection import Inspection, Standing, Waiter
 from rocsteady.model import Observation, Outcome, ProbeOutcome, Risk, RunOutcome, RunState, Strategy
 from rocsteady.plan.values import Basis, Finish, Limit, Option, Pace, Plan, Price
 from rocsteady.probe.values import DrillResult, FaultResult, ProbeLine
@@ -23,6 +24,7 @@ from rocsteady.report.story import RunFacts, build_story
 from rocsteady.run.announcer import Announcer
 from rocsteady.run.run_watcher import RankView, WatchView
 from rocsteady.screens.doctor import render_diagnosis
+from rocsteady.screens.inspection import render_inspection
 from rocsteady.screens.plan import render_option, render_plan
 from rocsteady.screens.probe import (
     conclusion,
@@ -393,6 +395,27 @@ def _said() -> None:
     announcer.close()
 
 
+def _inspection() -> None:
+    main, worker = (
+        Waiter(
+            pid=4410, tid=4410, place="train.py:61 main", waits_for="pipe 7711",
+            enders=(4423,), frames=("get (multiprocessing/queues.py:113)", "main (train.py:61)"),
+        ),
+        Waiter(
+            pid=4423, tid=4423, place="train.py:24 Numbers.__getitem__",
+            waits_for="lock 0x564003fc9c50", frames=("__getitem__ (train.py:24)",),
+        ),
+    )  # fmt: skip
+    found = Inspection(
+        pid=4410, command=("python", "train.py"), age=743.0, state=Standing.STUCK,
+        why="process 4423 is waiting for a lock, and nothing can end that wait",
+        place=worker.place, waiters=(main, worker), ways_out=(), processes=3,
+        memory_bytes=1 << 30, gpus="", seconds=2.4,
+    )  # fmt: skip
+    width, colour = layout(sys.stdout)
+    show(render_inspection(found, None, width=width, colour=colour))
+
+
 def _doctor() -> None:
     """Show a diagnosis as it was once: a new rule changes the doctor's own tests, not this."""
     diagnosis = msgspec.json.decode(DIAGNOSIS.read_bytes(), type=Diagnosis)
@@ -415,4 +438,5 @@ SAMPLES: dict[str, Callable[[], None]] = {
     "probe": _probes,
     "probe-explain": _probe_stories,
     "run-lines": _said,
+    "watch-pid": _inspection,
 }

@@ -16,15 +16,17 @@ from rocsteady.cli.stop import ask_supervisor
 from rocsteady.exit_codes import INTERRUPTED, PERSON_NEEDED
 from rocsteady.model import RunOutcome
 from rocsteady.run.run_watcher import RunWatcher, WatchView, line_of_text
-from rocsteady.screens.screen import show, show_json
+from rocsteady.screens.screen import layout, show, show_json, tell, without_secrets
 from rocsteady.screens.watch import state_in_words
 from rocsteady.store.journal import Journal
 from rocsteady.store.values import Run
+from rocsteady.system.atomic_file import write_whole
 from rocsteady.system.background import start_detached
 from rocsteady.system.terminal import can_fill_screen
 from rocsteady.wording import ahead
 
 DONE, NOT_DONE = 0, PERSON_NEEDED
+STUCK, NOT_EXAMINED = 1, 3
 POLL_EVERY = 1.0  # seconds, for the end of the run
 
 
@@ -40,9 +42,28 @@ POLL_EVERY = 1.0  # seconds, for the end of the run
     show_default=True,
     help="Time between lines when not on a full screen.",
 )
+@click.option(
+    "--pid",
+    type=click.IntRange(min=1),
+    metavar="PID",
+    help="Inspect a process that was started without rocsteady: is it stuck, and where?",
+)
+@click.option(
+    "--report",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="With --pid: also write a page to send.",
+)
 @click.pass_context
-def command(
-    ctx: click.Context, *, name: str | None, plain: bool, as_json: bool, interval: timedelta
+def command(  # noqa: PLR0913 - one argument an option
+    ctx: click.Context,
+    *,
+    name: str | None,
+    plain: bool,
+    as_json: bool,
+    interval: timedelta,
+    pid: int | None,
+    report: Path | None,
 ) -> None:
     """View RUN while it trains: progress, time left, incidents and the end of its log.
 
@@ -51,9 +72,18 @@ def command(
 
     Without a terminal, prints a line every minute until the run ends.
 
+    With --pid, inspects any Python process for a few seconds and changes nothing.
+
     Exit code: 0 if the run is done or still running, 76 if it ended before the job was done, 2 for
-    incorrect usage, 130 on ^C.
+    incorrect usage, 130 on ^C. With --pid: 0 if it works or waits, 1 if it is stuck, 3 if it could
+    not be inspected.
     """
+    if pid is not None:
+        if name is not None:
+            raise click.UsageError("give a RUN or --pid, not both")
+        ctx.exit(_inspect(pid, report, as_json=as_json))
+    if report is not None:
+        raise click.UsageError("--report needs --pid; for a run: rocsteady report")
     with open_journal(name, running) as journal:
         if journal is None:
             raise nothing_run(name)
@@ -79,6 +109,38 @@ def watch_screen(journal: Journal, name: str, *, ask: bool = False) -> int:
     app = WatchApp(journal, name, Controls(stop=ask_supervisor, restart=restart), ask=ask)
     code = app.run(mouse=False)  # so that text can be selected as on any terminal
     return app.return_code or 0 if code is None else code
+
+
+def _inspect(pid: int, report: Path | None, *, as_json: bool) -> int:
+    from rocsteady.doctor.knowledge.failures import load_failures  # noqa: PLC0415 - only for --pid
+    from rocsteady.doctor.knowledge.waits import load_waits  # noqa: PLC0415 - the same
+    from rocsteady.failures.hangs import Hangs  # noqa: PLC0415
+    from rocsteady.failures.stacks import from_snapshots  # noqa: PLC0415
+    from rocsteady.hangs.inspection import Standing, inspect  # noqa: PLC0415
+    from rocsteady.screens.inspection import (  # noqa: PLC0415
+        Advice,
+        render_inspection,
+        render_inspection_page,
+    )
+
+    waits = load_waits()
+    seen = inspect(pid, waits)
+    found, advice = without_secrets(seen.inspection), None
+    if found.state is Standing.STUCK:
+        known = load_failures()
+        hang = Hangs(known.signatures, waits).name(from_snapshots(seen.snapshots, ()), seen.culprit)
+        if hang is not None:
+            fix = known.kinds[hang.kind].fix or known.kinds[hang.kind].advice
+            advice = Advice(hang.kind, (fix, *fix.then) if fix else ())
+    if as_json:
+        show_json(found)
+    else:
+        width, colour = layout(sys.stdout)
+        show(render_inspection(found, advice, width=width, colour=colour))
+    if report is not None:
+        write_whole(report, render_inspection_page(found, advice).encode())
+        tell(f"rocsteady: wrote {report}.")
+    return {Standing.STUCK: STUCK, Standing.UNSEEN: NOT_EXAMINED}.get(found.state, DONE)
 
 
 def _running(journal: Journal) -> str | None:

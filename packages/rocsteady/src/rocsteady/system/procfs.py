@@ -8,6 +8,7 @@ as long as it is stuck in the kernel: those who read them skip processes in stat
 from __future__ import annotations
 
 import os
+import time
 from typing import NamedTuple
 
 PROC = "/proc"
@@ -94,6 +95,20 @@ def stat(pid: int, tid: int | None = None) -> Stat:
     if not line:
         raise ProcessLookupError(folder)
     return parse_stat(line)
+
+
+def command(pid: int) -> tuple[str, ...]:
+    """Return the words that a process was started with; () if that is not known."""
+    try:
+        words = read(f"{PROC}/{pid}/cmdline", LARGE).split(b"\0")
+    except OSError:
+        return ()
+    return tuple(map(os.fsdecode, words[:-1]))
+
+
+def age(about: Stat) -> float:
+    """Return the seconds since a process was started."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME) - about.start / _TICKS
 
 
 def exit_status(pid: int) -> int:

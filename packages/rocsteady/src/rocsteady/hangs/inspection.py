@@ -1,0 +1,167 @@
+"""A look at a process that was started without rocsteady: whether it is stuck, and where.
+
+Without a heartbeat there are no steps and no usual pauses to compare with, so only what a few
+snapshots prove is called stuck. Nothing is changed, restarted or installed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from datetime import timedelta
+from enum import Enum
+
+from msgspec.structs import replace
+
+from rocsteady.errors import ExaminationError
+from rocsteady.hangs.judgment import begin, worth_stopping
+from rocsteady.hangs.process_tree import Tree, gpus_of
+from rocsteady.hangs.snapshot import take_snapshot
+from rocsteady.hangs.snapshot_reading import HELD, Reading, read
+from rocsteady.hangs.stack_frames import KnownWaits
+from rocsteady.hangs.stacks import NativeStacks
+from rocsteady.hangs.values import Snapshot, WayOut
+from rocsteady.hangs.wait_graph import wait_set
+from rocsteady.hangs.wait_set import Member, WaitSet, prove
+from rocsteady.model import Value
+from rocsteady.system import procfs
+
+SAMPLES, APART = 3, 0.7  # snapshots, and seconds between them
+A_SNAPSHOT = timedelta(seconds=4)  # at most
+LONGEST = 7.0  # seconds: torch's own loops ask again every 5
+
+
+class Standing(Enum):
+    STUCK = "stuck"  # proven: nothing can end the wait
+    WAITING = "waiting"  # for something that may come
+    WORKING = "working"
+    STOPPED = "stopped"  # by a signal or a debugger
+    UNSEEN = "not visible"  # no stacks could be read
+
+
+class Waiter(Value, frozen=True, kw_only=True):
+    """One thread that the process depends on."""
+
+    pid: int
+    tid: int
+    place: str
+    waits_for: str
+    enders: tuple[int, ...] = ()  # processes whose threads could end the wait
+    frames: tuple[str, ...] = ()  # innermost first
+
+
+class Inspection(Value, frozen=True, kw_only=True):
+    version: int = 1
+    pid: int
+    command: tuple[str, ...]
+    age: float  # seconds since it was started
+    state: Standing
+    why: str  # a clause
+    place: str  # "train.py:24 load"
+    waiters: tuple[Waiter, ...]  # the main thread first
+    ways_out: tuple[str, ...]  # what may still end the wait; clauses
+    processes: int
+    memory_bytes: int
+    gpus: str
+    seconds: float  # that this took
+
+
+class Inspected(Value, frozen=True, kw_only=True):
+    """The answer, and the snapshots that it was read from."""
+
+    inspection: Inspection
+    snapshots: tuple[Snapshot, ...]
+    culprit: int | None
+
+
+def inspect(pid: int, waits: KnownWaits, py_spy: str | None = None) -> Inspected:
+    """Take snapshots of a process and its children until it is clear how it stands."""
+    began = time.monotonic()
+    _existing(pid)
+    tree, native = Tree(pid, ""), NativeStacks()
+    pulse = begin(began, began)
+    snapshots: list[Snapshot] = []
+    sets: list[WaitSet] = []
+    while True:
+        seen = take_snapshot(
+            [each for each in tree.processes() if each != os.getpid()],
+            stacks=True,
+            within=A_SNAPSHOT,
+            native=lambda found: worth_stopping(pulse, found, waits),  # noqa: B023 - called at once
+            known=native,
+            py_spy=py_spy,
+        )
+        about = _existing(pid)
+        snapshots.append(seen)
+        sets.append(wait_set(seen, (), waits))
+        reading = read(pulse.before, seen, sets[-1], (), waits)
+        pulse = replace(pulse, before=seen)
+        proof, took = prove(sets), time.monotonic() - began
+        if len(sets) >= SAMPLES and not (_may_ask_again(sets, proof) and took < LONGEST):
+            break
+        time.sleep(APART)
+    state, why = _state(seen, sets, proof, reading)
+    why = why.replace("the training thread", "its main thread")  # nobody told which one trains
+    inspection = Inspection(
+        pid=pid,
+        command=procfs.command(pid),
+        age=procfs.age(about),
+        state=state,
+        why=why,
+        place=reading.place,
+        waiters=tuple(_waiter(each) for each in sets[-1].members if not each.bystander),
+        ways_out=_ways_out(proof) if state is Standing.WAITING else (),
+        processes=len(seen.processes),
+        memory_bytes=sum(each.rss_bytes for each in seen.processes),
+        gpus=gpus_of(pid),
+        seconds=took,
+    )
+    return Inspected(inspection=inspection, snapshots=tuple(snapshots), culprit=reading.culprit)
+
+
+def _existing(pid: int) -> procfs.Stat:
+    if os.name == "nt":
+        raise ExaminationError("processes cannot be inspected on native Windows")
+    with contextlib.suppress(OSError, ValueError, IndexError):
+        about = procfs.stat(pid)
+        if not about.dead:
+            return about
+    raise ExaminationError(f"there is no process {pid}, or it has ended")
+
+
+def _may_ask_again(sets: list[WaitSet], proof: WaitSet) -> bool:
+    """Whether only a loop that asks again every few seconds is between this and a proof."""
+    ways = {each.way for each in proof.exits}
+    return ways == {WayOut.TIMEOUT} and all(each.closed for each in sets)
+
+
+def _state(
+    seen: Snapshot, sets: list[WaitSet], proof: WaitSet, reading: Reading
+) -> tuple[Standing, str]:
+    if reading.activity in HELD:
+        return Standing.STOPPED, reading.why
+    if not seen.stacks:
+        return Standing.UNSEEN, f"no stacks could be read ({seen.why_no_stacks})"
+    if reading.moves:
+        return Standing.WORKING, reading.why
+    if all(each.closed for each in sets) and proof.closed and not proof.handlers:
+        return Standing.STUCK, f"{reading.why}, and nothing can end that wait"
+    return Standing.WAITING, reading.why
+
+
+def _ways_out(proof: WaitSet) -> tuple[str, ...]:
+    found = [f"thread {each.tid} of process {each.pid} {each.what}" for each in proof.exits]
+    return tuple(dict.fromkeys((*found, *proof.handlers)))
+
+
+def _waiter(member: Member) -> Waiter:
+    pid, tid = member.key
+    return Waiter(
+        pid=pid,
+        tid=tid,
+        place=member.place,
+        waits_for=member.on,
+        enders=tuple(sorted({each for each, _ in member.enders})),
+        frames=member.thread.frames or (),
+    )

@@ -1,0 +1,181 @@
+"""The screen and the page of ``rocsteady watch --pid``."""
+
+from __future__ import annotations
+
+import shlex
+from typing import NamedTuple
+
+from rocsteady.colours import BOLD, DIM, GREEN, RED, YELLOW
+from rocsteady.doctor.knowledge.values import Step
+from rocsteady.hangs.frames import is_users_file, path_of, place_of_frame
+from rocsteady.hangs.inspection import Inspection, Standing, Waiter
+from rocsteady.hangs.stack_frames import has_users_code, own_part
+from rocsteady.report.pages import render_template
+from rocsteady.screens.screen import Page
+from rocsteady.store.redaction import shown_command
+from rocsteady.wording import duration, plural, size
+
+STYLES = {
+    Standing.STUCK: RED,
+    Standing.WAITING: YELLOW,
+    Standing.WORKING: GREEN,
+    Standing.STOPPED: YELLOW,
+    Standing.UNSEEN: YELLOW,
+}
+MAX_WAITERS = 8  # threads that are shown
+UNCOUNTED = ("time", "a", "the", "something")  # what a thread waits for that needs no article
+ELSEWHERE = ("rocsteady report",)  # commands for runs of rocsteady only
+SCRIPT = "python <script>"  # in advice
+MAX_FRAMES = 12  # of a stack
+UNSEEN_WITHOUT_HEARTBEAT = (
+    "Seen from outside only: without a heartbeat there are no steps, no loss and no usual pauses to"
+    " compare with."
+)
+
+
+class Advice(NamedTuple):
+    """What to try, and the failure that it is known for."""
+
+    kind: str
+    steps: tuple[Step, ...]
+
+
+def render_inspection(found: Inspection, advice: Advice | None, *, width: int, colour: bool) -> str:
+    page = Page(width, colour=colour)
+    label = found.state.value
+    page.row(label, headline(found), column=len(label) + 2, style=STYLES[found.state])
+    page.paragraph(about(found), style=DIM)
+    chain = shown_waiters(found)
+    if chain and found.state in (Standing.STUCK, Standing.WAITING):
+        page.line()
+        page.line("Who waits for whom", style=BOLD)
+        for waiter in chain:
+            page.line(f"  {_spoken(waiter.place) or 'not Python'}  (process {waiter.pid})")
+            page.paragraph(wait_of(waiter), indent=4)
+    if found.ways_out:
+        page.line()
+        page.line("What may still end the wait", style=BOLD)
+        for clause in found.ways_out[:MAX_WAITERS]:
+            page.paragraph(clause, indent=2)
+    for waiter in shown_stacks(found):
+        page.line()
+        page.line(f"Stack of process {waiter.pid}, innermost first", style=BOLD)
+        for frame, users in stack_of(waiter):
+            page.line(f"  {frame}", style="" if users else DIM)
+    page.line()
+    page.line("What to do", style=BOLD)
+    for number, step in enumerate(to_do(found, advice), start=1):
+        page.paragraph(f"{number}. {step.text}", indent=2)
+        page.lines(step.commands, indent=5)
+    page.line()
+    page.paragraph(f"Nothing was changed. {UNSEEN_WITHOUT_HEARTBEAT}", style=DIM)
+    return str(page)
+
+
+def render_inspection_page(found: Inspection, advice: Advice | None) -> str:
+    return render_template(
+        "inspection.html.j2",
+        found=found,
+        headline=headline(found),
+        about=about(found),
+        waiters=[(each, wait_of(each)) for each in shown_waiters(found)],
+        stacks=[(each, stack_of(each)) for each in shown_stacks(found)],
+        to_do=to_do(found, advice),
+        limits=UNSEEN_WITHOUT_HEARTBEAT,
+    )
+
+
+def headline(found: Inspection) -> str:
+    return f"{_spoken(found.place)}: {found.why}" if found.place else found.why
+
+
+def _spoken(place: str) -> str:
+    return place.replace(" ", " in ", 1)
+
+
+def about(found: Inspection) -> str:
+    processes = "1 process" if found.processes == 1 else f"{found.processes} processes"
+    parts = [
+        f"process {found.pid}",
+        shown_command(found.command),
+        f"started {duration(found.age)} ago",
+        f"{processes}, {size(found.memory_bytes)}",
+        f"GPU {found.gpus}" if found.gpus else "",
+    ]
+    return " · ".join(part for part in parts if part)
+
+
+def shown_waiters(found: Inspection) -> list[Waiter]:
+    """Return the threads in the user's own code, else the first; helpers only wait with them."""
+    own = [each for each in found.waiters if has_users_code(each.frames)]
+    return (own or list(found.waiters[:1]))[:MAX_WAITERS]
+
+
+def wait_of(waiter: Waiter) -> str:
+    if waiter.waits_for == "runs":
+        return "runs"
+    what = waiter.waits_for.split()[0]
+    article = "" if what in UNCOUNTED else "a "
+    others = [pid for pid in waiter.enders if pid != waiter.pid]
+    if others:
+        which = "process" if len(others) == 1 else "processes"
+        return f"waits for {article}{what}, of {which} {', '.join(map(str, others[:MAX_WAITERS]))}"
+    return f"waits for {article}{what}"
+
+
+def shown_stacks(found: Inspection) -> list[Waiter]:
+    """Return the stack that the place is in, and that of the main thread."""
+    blamed = [each for each in found.waiters if each.place == found.place and each.frames]
+    main = [each for each in found.waiters if each.frames]
+    return list(dict.fromkeys((*blamed[:1], *main[:1])))
+
+
+def stack_of(waiter: Waiter) -> list[tuple[str, bool]]:
+    """Return the lines of a stack, and whether each is the user's own; libraries are folded."""
+    lines: list[tuple[str, bool]] = []
+    folded = 0
+    for frame in own_part(waiter.frames):
+        users = is_users_file(path_of(frame))
+        if users or not lines:
+            if folded:
+                lines.append((f"{plural(folded, 'frame')} of libraries", False))
+            folded = 0
+            lines.append((_spoken(place_of_frame(frame)), users))
+        else:
+            folded += 1
+    if folded:
+        lines.append((f"{plural(folded, 'frame')} of libraries", False))
+    return lines[:MAX_FRAMES]
+
+
+def to_do(found: Inspection, advice: Advice | None) -> tuple[Step, ...]:
+    command = shlex.join(found.command) or "python train.py"
+    next_time = Step(
+        text="Start it with rocsteady next time: it finds this by itself and resumes.",
+        commands=(f"rocsteady run -- {command}",),
+    )
+    again = Step(
+        text="Look again in a minute: a wait that ends by itself is no hang.",
+        commands=(f"rocsteady watch --pid {found.pid}",),
+    )
+    if found.state is Standing.STUCK:
+        line = Step(text=f"Fix {_spoken(found.place)}: it waits there for what cannot come.")
+        known = [_for(step, command) for step in (advice.steps[:2] if advice else ())]
+        return (*((line,) if found.place else ()), *known, next_time)
+    if found.state is Standing.STOPPED:
+        continues = (f"kill -CONT {found.pid}",)
+        return (Step(text="Continue it, or end the debugger.", commands=continues),)
+    if found.state is Standing.UNSEEN:
+        return (
+            Step(
+                text="Look as the user of the process, or as root.",
+                commands=(f"sudo rocsteady watch --pid {found.pid}",),
+            ),
+        )
+    return (again, next_time)
+
+
+def _for(step: Step, command: str) -> Step:
+    """Return advice with the user's own command, and without what only runs of ours have."""
+    commands = (each.replace(SCRIPT, command) for each in step.commands if each not in ELSEWHERE)
+    return Step(text=step.text, commands=tuple(commands))
