@@ -249,13 +249,14 @@ def _spans(text: str) -> Iterator[tuple[int, int, Kind]]:
                 continue
             if last > first and not harmless(name.kind, name.text, text[first:last]):
                 first, last = _value(text, name, len(text))
+                last = _continued(text, name, last)
                 at = max(at, last - _LONGEST_NAME)  # it may end with another name
                 yield first, last, name.kind
                 if alias := _form("alias").match(text, first):
                     aliases.add(alias[1])
                 continue
-        for first, last in _near(text, name) if name.kind in TELLING else ():
-            yield first, last, Kind.SECRET
+        near = (*_near(text, name), *_table(text, name)) if name.kind in TELLING else ()
+        yield from ((first, last, Kind.SECRET) for first, last in near)
     for found in _form("anchor").finditer(text) if aliases else ():
         if found[1] in aliases:
             yield *found.span(2), Kind.SECRET
@@ -273,7 +274,8 @@ def _name(text: str, found: re.Match[str]) -> _Name | None:
         kind = kind_of(name[:-1])
         kind = kind if kind in TELLING else None
     if kind is None and text[end : end + 1] == "]":  # the table of TOML [auth.x]
-        kind = next((k for part in name.split(".") if (k := kind_of(f"{part}_value"))), None)
+        parts = (part.removesuffix("s") for part in name.split("."))
+        kind = next((k for part in parts if (k := kind_of(f"{part}_value"))), None)
     if kind is Kind.LIKELY:
         before = _TWO_WORDS.search(text, max(0, start - _LONGEST_NAME), start)
         kind = (kind_of(f"{before[1]}_{name}") or kind) if before else kind
@@ -342,6 +344,26 @@ def _end_of_lines(text: str, indent: int, at: int, until: int) -> int:
             break
         at = line.end()
     return at
+
+
+def _continued(text: str, name: _Name, last: int) -> int:
+    """Return where a value of YAML ends that has no marks and goes on in lines further in."""
+    plain = name.kind is Kind.SECRET and text[name.at - 2 : name.at] == ": "
+    if not plain or text[last : last + 1] not in ("\r", "\n"):
+        return last
+    indent = _indent(text, name)
+    return last if indent is None else _end_of_lines(text, indent, last, last + _FAR)
+
+
+def _table(text: str, name: _Name) -> Iterator[tuple[int, int]]:
+    """Find the values in a table of TOML that has such a name."""
+    begins = name.kind is Kind.SECRET and text[max(0, name.start - 2) : name.start] in ("[", "\n[")
+    row = _form("table").match(text, name.end) if begins else None
+    for _ in range(_ROWS):
+        row = _form("row").match(text, row.end()) if row else None
+        if row is None:
+            return
+        yield row.span(1)
 
 
 def _value(text: str, name: _Name, until: int) -> tuple[int, int]:
