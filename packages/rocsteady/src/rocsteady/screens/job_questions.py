@@ -16,12 +16,7 @@ from rocsteady.probe.scratch import outside
 from rocsteady.run.job import FILE
 from rocsteady.run.job.job_file import JobFile, read_job
 from rocsteady.run.job.stages import for_command
-from rocsteady.run.job.trust import (
-    Doubt,
-    changes,
-    doubts,
-    trust,
-)
+from rocsteady.run.job.trust import changes, doubts, trust
 from rocsteady.run.job.values import Existing, Job
 from rocsteady.screens.screen import json_text, tell
 from rocsteady.store.location import Place
@@ -40,8 +35,8 @@ def job_here(
     if path.exists():
         file = read_job(path)
         check_interpreter(command or file.job.command, folder)
-        ask_about(file, memory, yes=yes)
         job, dropped = for_command(file.job, command or file.job.command)
+        ask_about(file, memory, yes=yes, typed=job if command else None)
         if dropped:
             own = shown_command(file.job.command)
             keys = ", ".join(dropped)
@@ -56,20 +51,20 @@ def job_here(
     return Job(command=command)
 
 
-def ask_about(file: JobFile, memory: Memory, *, yes: bool) -> None:
-    """Ask before a job file is run that is not the user's own, or whose command has changed."""
-    found = doubts(file, memory)
+def ask_about(file: JobFile, memory: Memory, *, yes: bool, typed: Job | None = None) -> None:
+    """Ask before a job file is used for the first time, is not the user's own, or has changed."""
+    found = doubts(file, memory, typed)
     if found and not yes:
-        tell(f"rocsteady: {file.path.name}: {', '.join(doubt.value for doubt in found)}.")
-        changed = "" if set(found) - {Doubt.CHANGED} else "\n".join(changes(file, memory))
-        tell(changed or file.text)
+        tell(f"rocsteady: {file.path.name}: {', '.join(doubt.value for doubt in found)}. It says:")
+        tell("\n".join(changes(file, memory)) or file.text)
         if not sys.stdin.isatty():
-            raise click.UsageError(
-                f"{file.path.name} was not run. Read it, then use --yes to run it."
-            )
-        if not click.confirm("Run it?", err=True):
-            raise RocsteadyError(f"{file.path.name} was not run")
-    trust(file, memory)
+            own = f" -- {shown_command(typed.command)}" if typed else ""
+            allow = f"{click.get_current_context().command_path} --yes{own}"
+            raise click.UsageError(f"nothing was started. Read it, then allow it: {allow}")
+        if not click.confirm("Use it?", err=True):
+            raise RocsteadyError("nothing was started")
+    if found or typed is None:
+        trust(file, memory)
 
 
 def ask_about_run(run: Run, place: Place, memory: Memory, *, yes: bool) -> None:

@@ -1,36 +1,47 @@
 """Whether a job file may be run without asking: it names a program.
 
-A job file of the user's own is confirmed when its command has changed since this account last used
-it, anybody else's always. What an account used is kept in its own state folder, which does not
-travel with a project.
+A job file is confirmed on its first use, since it may have come with a clone of a project, and when
+it names another program, address or path outside the project than before; anybody else's always.
+What an account used is kept in its own state folder, which does not travel with a project.
 """
 
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import stat
 import sys
 from collections.abc import Iterator
 from enum import Enum
+from pathlib import Path
 
 from rocsteady.run.job.job_file import JobFile
+from rocsteady.run.job.metric_goals import LOG
 from rocsteady.run.job.metrics import metrics_lines
 from rocsteady.run.job.notify import notify_lines
 from rocsteady.run.job.values import Job
 from rocsteady.store.machine_history import Memory
+from rocsteady.system.real_path import real_path
 
 
 class Doubt(Enum):
     """Why a job file must be confirmed before it is run."""
 
-    CHANGED = "its command has changed since it was last used"
+    NEW = "you have not used it before"
+    CHANGED = "what it runs has changed since you last used it"
     ANOTHERS = "it belongs to another user"
     OPEN = "other users can write to it"
 
 
-def doubts(file: JobFile, memory: Memory) -> tuple[Doubt, ...]:
-    """Return why a job file must be confirmed first. Nothing: it may be run."""
+def doubts(file: JobFile, memory: Memory, typed: Job | None = None) -> tuple[Doubt, ...]:
+    """Return why a job file must be confirmed first. Nothing: it may be run.
+
+    ``typed`` is its job with a command that the user typed in place of its own.
+    """
+    lines = tuple(_lines(typed or file.job, file.path.parent))[1 if typed else 0 :]
+    if not lines:
+        return ()
     found: list[Doubt] = []
     seen = memory.seen(_key(file))
     same = seen is not None and seen.sha256 == file.sha256
@@ -39,7 +50,9 @@ def doubts(file: JobFile, memory: Memory) -> tuple[Doubt, ...]:
             found.append(Doubt.ANOTHERS)
         if file.mode & (stat.S_IWGRP | stat.S_IWOTH) and not same:
             found.append(Doubt.OPEN)
-    if seen is not None and not same and seen.commands != tuple(_commands(file.job)):
+    if seen is None:
+        found.append(Doubt.NEW)
+    elif not same and not set(lines) <= set(seen.commands):
         found.append(Doubt.CHANGED)
     return tuple(found)
 
@@ -47,18 +60,18 @@ def doubts(file: JobFile, memory: Memory) -> tuple[Doubt, ...]:
 def changes(file: JobFile, memory: Memory) -> tuple[str, ...]:
     """Return what would be run in place of what was run last, as lines with - and +."""
     seen = memory.seen(_key(file))
-    before, now = seen.commands if seen else (), tuple(_commands(file.job))
+    before, now = seen.commands if seen else (), tuple(_lines(file.job, file.path.parent))
     gone = [f"- {line}" for line in before if line not in now]
     return (*gone, *(f"+ {line}" for line in now if line not in before))
 
 
 def trust(file: JobFile, memory: Memory) -> None:
     """Remember a job file, as it is, once it may be run."""
-    memory.saw(_key(file), file.sha256, tuple(_commands(file.job)))
+    memory.saw(_key(file), file.sha256, tuple(_lines(file.job, file.path.parent)))
 
 
-def _commands(job: Job) -> Iterator[str]:
-    """Spell all that a job file can make a program of: its command, and what is added to it."""
+def _lines(job: Job, folder: Path) -> Iterator[str]:
+    """Spell what a job file starts, sends to and reaches outside its folder; its command first."""
     yield f"command: {shlex.join(job.command)}"
     if job.resume is not None:
         if job.resume.arguments:
@@ -73,6 +86,21 @@ def _commands(job: Job) -> Iterator[str]:
         yield f"stages.{stage.name}.arguments: {shlex.join(stage.arguments)}"
     yield from notify_lines(job.notify)
     yield from metrics_lines(job.metrics)
+    for key, path in _paths(job):
+        fixed = os.path.dirname(re.split(r"[*?\[]", os.path.expanduser(path))[0])  # noqa: PTH111, PTH120 - of a pattern
+        if not Path(real_path(folder / fixed)).is_relative_to(real_path(folder)):
+            yield f"{key}, outside this folder: {path}"
+
+
+def _paths(job: Job) -> Iterator[tuple[str, str]]:
+    if job.resume is not None:
+        yield from (("resume.checkpoints", pattern) for pattern in job.resume.checkpoints)
+    for done_when in (job.done_when, *(stage.done_when for stage in job.stages)):
+        if done_when is not None:
+            yield from (("done_when.files", wanted.path) for wanted in done_when.files)
+            for source in done_when.metrics:
+                if not source.startswith(LOG):
+                    yield "done_when.metrics", source
 
 
 def _key(file: JobFile) -> str:
