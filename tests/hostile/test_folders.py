@@ -171,6 +171,8 @@ def test_a_folder_that_is_there_can_be_renamed(
         ("config.yaml", "\nout: ~/project/x\n"),
         ("run.sh", "#!/bin/sh\ncd $HOME/project\n"),
         ("deep/a.cfg", "\nout={here}\n"),
+        ("train.py", "first\nopen('/proc/1/root{here}/x', 'w')\n"),
+        ("train.py", "first\nopen('/proc/self/task/1/root{here}/x', 'w')\n"),
     ],
 )
 def test_a_path_that_leaves_a_copy_is_refused_with_its_line(
@@ -293,6 +295,46 @@ def test_a_path_that_leaves_a_copy_ends_with_2(project: Project, words: tuple[st
     assert "error: train.py:1: " in ended.err
     assert "Use a relative path" in ended.err
     assert not (project.folder / "x").exists()
+
+
+@pytest.mark.parametrize("mounts", [True, False])
+def test_a_link_of_the_kernel_that_may_not_be_read_is_no_obstacle(
+    project: Project, *, mounts: bool
+) -> None:
+    project.program = project.program if mounts else (sys.executable, "-c", NO_MOUNTS)
+    (project.folder / "link").symlink_to("/proc/1/root/no-such-file")
+    project.script("# /proc/1/root\nprint(1)")
+
+    out = "--out=/proc/1/root/no-such-file"
+    ended = project.say("init", "--yes", "--", sys.executable, "train.py", out)
+
+    assert ended.code == 0, ended.err
+
+
+@pytest.mark.parametrize("words", [("drill", "--faults", "kill@5"), ("plan",), ("init",)])
+@pytest.mark.parametrize(
+    "line",
+    [
+        "open('data', 'a').write('x')",
+        "sys.exit('401 Client Error')",
+    ],
+)
+def test_what_the_sandbox_refuses_is_not_blamed_on_the_script(
+    project: Project, words: tuple[str, ...], line: str
+) -> None:
+    outside = project.home / "data"
+    outside.write_text("theirs")
+    (project.folder / "data").symlink_to(outside)
+    project.environment["HF_TOKEN"] = "hf_of_the_user"  # noqa: S105 - no real one
+    project.script(f"import sys\n{line}")
+
+    ended = project.say(*words, "--yes", "--", sys.executable, "train.py")
+
+    if "runs in an overlay" not in ended.err and "data" in line:
+        pytest.skip("a copy has a file of its own")
+    assert ended.code == 2, ended.err
+    assert "failed, not the script: " in ended.err
+    assert outside.read_text() == "theirs"
 
 
 def choose(monkeypatch: pytest.MonkeyPatch, wanted: Method) -> None:

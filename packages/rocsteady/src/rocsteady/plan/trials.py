@@ -31,7 +31,13 @@ from rocsteady.plan.saved_plan import home
 from rocsteady.plan.script_traces import ScriptTraces, look_at
 from rocsteady.plan.values import Pace
 from rocsteady.probe.folders import FolderTree, differences, read_to_compare
-from rocsteady.probe.sandbox_run import SandboxRun, lay_out_scratch, make_root, where
+from rocsteady.probe.sandbox_run import (
+    SandboxRun,
+    lay_out_scratch,
+    make_root,
+    refuse_blame,
+    where,
+)
 from rocsteady.probe.scratch import Scratch, remove
 from rocsteady.run.announcer import Announcer
 from rocsteady.run.attempt_end import AttemptEnd
@@ -533,6 +539,10 @@ class Trials:
         story = self._journal.story(name)
         results = tried(story, trial, is_over=seen.is_over, resumes=supervisor.can_resume)
         remove(place)
+        for result in results:
+            if result.failure:
+                tail = "\n".join(result.watched.printed.tail)
+                refuse_blame(scratch, tail, NAME, self._instead)
         return results
 
 

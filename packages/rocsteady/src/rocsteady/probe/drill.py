@@ -13,7 +13,7 @@ from pathlib import Path
 
 import msgspec
 from rocsteady_train.inside import wire
-from rocsteady_train.untrusted_file import read_regular
+from rocsteady_train.untrusted_file import read_regular, read_tail
 
 from rocsteady.doctor.facts import visible_to_a_run
 from rocsteady.doctor.knowledge.reader import load_knowledge
@@ -26,6 +26,7 @@ from rocsteady.probe.sandbox_run import (
     lay_out_scratch,
     make_root,
     name_for,
+    refuse_blame,
     where,
 )
 from rocsteady.probe.values import DrillResult, FaultResult
@@ -273,6 +274,7 @@ def _in_words(decision: DecisionRecord | None) -> str:
 
 
 NAME = "drill"  # of the run
+LOG_LIMIT = 64 * 1024  # bytes of the end of a log
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -301,6 +303,10 @@ class Drill:
         injection = FaultInjection(faults, fired_folder)
         supervisor, code = run.carry_out(job, injection)
         story = self.journal.story(NAME)
+        if code and not supervisor.observed.stopped_by_user:
+            for log in (self.journal.place.folder / "runs" / NAME).glob("attempt-*.log"):
+                tail = read_tail(log, LOG_LIMIT).decode(errors="replace")
+                refuse_blame(scratch, tail, NAME)
         fault_results = results(
             faults,
             read_fired(fired_folder, len(faults)),

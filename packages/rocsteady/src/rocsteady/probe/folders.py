@@ -16,6 +16,7 @@ from msgspec.structs import replace
 
 from rocsteady.errors import RocsteadyError
 from rocsteady.model import Value
+from rocsteady.system.real_path import real_path
 from rocsteady.wording import size as written_size
 
 MAX_ENTRIES = 200_000  # looked at; more is not looked over in reasonable time
@@ -158,7 +159,7 @@ def copy_project(
     """
     if not tree.whole:
         raise RocsteadyError(f"{project} has too many files to be copied")
-    files = list(_files(project, "", tree, without, {os.path.realpath(project)}))
+    files = list(_files(project, "", tree, without, {real_path(project)}))
     copy.mkdir(parents=True)
     try:
         shares = bool(files) and _copied(files[0], copy, shares=True)
@@ -185,7 +186,7 @@ def moved(word: str, project: Path, copy: Path) -> str:
     path = PurePath(text)
     if not (path.is_absolute() or ".." in path.parts):
         return word
-    place, real = os.path.realpath(project / path), os.path.realpath(project)
+    place, real = real_path(project / path), real_path(project)
     if PurePath(place).is_relative_to(real):
         return f"{option}{equals}{copy / PurePath(place).relative_to(real)}"
     return word if path.is_absolute() else f"{option}{equals}{place}"
@@ -198,7 +199,7 @@ def _files(
         if not is_left_out(path) and path not in without:
             yield FileToCopy(folder / path, os.path.join(at, path), entry.size)  # noqa: PTH118
     for link in tree.links():
-        target = os.path.realpath(folder / link)
+        target = real_path(folder / link)
         out = not any(PurePath(target).is_relative_to(each) for each in known)
         if not out or is_left_out(link) or not os.path.exists(target):  # noqa: PTH110
             continue
@@ -213,9 +214,9 @@ def _files(
 
 
 def _link(project: Path, copy: Path, tree: FolderTree) -> None:
-    inside = os.path.realpath(project)
+    inside = real_path(project)
     for link in tree.links():
-        target = PurePath(os.path.realpath(project / link))
+        target = PurePath(real_path(project / link))
         if target.is_relative_to(inside) and not is_left_out(link):
             (copy / link).symlink_to(copy / target.relative_to(inside))
 

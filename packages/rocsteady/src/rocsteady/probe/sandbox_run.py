@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,8 +27,10 @@ from rocsteady.store.identity import fingerprint, is_alive
 from rocsteady.store.journal import Journal
 from rocsteady.store.machine_history import Memory
 from rocsteady.system.child_end import TerminalUse
+from rocsteady.system.real_path import real_path
 
 TOKENS = ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN")
+_NO_ACCESS = re.compile(r"HF_TOKEN|\b40[13]\b|(?i:unauthorized|gated|access token|not logged in)")
 ON_STDERR = TerminalUse(stdin=None, stdout=2, stderr=2)  # stdout is for what came of it
 
 
@@ -40,7 +44,7 @@ def make_root(root: Path, folder: Path, *, inside: str, busy: str) -> Path:
     ``inside`` is what to do if it lies in the user's own folder, ``busy`` what is going on if it is
     in use.
     """
-    if Path(os.path.realpath(root)).is_relative_to(os.path.realpath(folder)):
+    if Path(real_path(root)).is_relative_to(real_path(folder)):
         raise RequestError(f"{root} lies in {inside}")
     if (root / OWNER).exists() and is_alive(read_owner(root)):
         raise RocsteadyError(busy)
@@ -89,6 +93,22 @@ def offline(environment: Mapping[str, str], folder: Path) -> dict[str, str]:
         "SWANLAB_MODE": "offline",
         "HF_TOKEN_PATH": str(folder / "no-token"),
     }
+
+
+def refuse_blame(scratch: Scratch, printed: str, what: str, instead: str = "") -> None:
+    """Raise an error if a script failed because of what its sandbox does not let it do."""
+    why = ""
+    written = next((link for link in scratch.read_only if link in printed), None)
+    if written and os.strerror(errno.EROFS) in printed:
+        why = f"{written} leads out of this folder and can only be read in a {what}"
+    elif scratch.method is Method.OVERLAY_NO_RENAME and os.strerror(errno.EXDEV) in printed:
+        why = f"existing folders cannot be renamed in a {what} here"
+    elif (names := [name for name in TOKENS if name in os.environ]) and _NO_ACCESS.search(printed):
+        why = f"{names[0]} is withheld in a {what}, so that nothing is uploaded"
+    if why:
+        raise RequestError(
+            f"the {what} failed, not the script: {why}. Train without one: rocsteady run{instead}"
+        )
 
 
 def where(scratch: Scratch, what: str) -> Iterator[str]:

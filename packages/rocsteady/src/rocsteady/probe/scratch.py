@@ -35,6 +35,7 @@ from rocsteady.model import Value
 from rocsteady.probe.folders import FolderTree, copy_project, is_left_out, moved
 from rocsteady.run.job import FILE as JOB_FILE
 from rocsteady.system.bounded_call import ask
+from rocsteady.system.real_path import real_path
 
 TRIED_WITHIN = timedelta(seconds=10)
 TRIAL = ".rocsteady-trial"
@@ -62,6 +63,7 @@ class Scratch(Value, frozen=True, kw_only=True):
     before: tuple[str, ...] = ()  # words that come before the command
     method: Method = Method.COPY
     shared: tuple[str, ...] = ()  # environments of the project that a copy has links to
+    read_only: tuple[str, ...] = ()  # links to files outside
 
     @property
     def is_copy(self) -> bool:
@@ -87,7 +89,7 @@ class Scratch(Value, frozen=True, kw_only=True):
 
     def _into_copy(self, text: str) -> str:
         """Change the paths in a text that begin with the folder's."""
-        for place in {str(self.project), os.path.realpath(self.project)} - {"/"}:
+        for place in {str(self.project), real_path(self.project)} - {"/"}:
             text = re.sub(rf"{re.escape(place)}(?![\w.-])", lambda _: str(self.folder), text)
         return text
 
@@ -115,7 +117,12 @@ def make_scratch(
                 return bound
         elif layers:
             before = _order(project, root, tree, redirect=method is Method.OVERLAY)
-            scratch = Scratch(project=project, folder=written, before=before, method=method)
+            closed = tuple(
+                link for link, target in _leading_out(project, tree) if not target.is_dir()
+            )
+            scratch = Scratch(
+                project=project, folder=written, before=before, method=method, read_only=closed
+            )
             if _works(scratch, environment):
                 return scratch
     copy = root / "copy" / (project.name or "root")
@@ -128,11 +135,11 @@ def make_scratch(
 
 def _refuse_absolute_paths(project: Path, tree: FolderTree, home: str) -> None:
     """Find the paths into the folder that its scripts and configuration files contain."""
-    places = {str(project), os.path.realpath(project)} - {"/"}
+    places = {str(project), real_path(project)} - {"/"}
     below_home = [place[len(home) :] for place in places if home and place.startswith(f"{home}/")]
     places |= {f"{spelt}{rest}" for rest in below_home for spelt in ("~", "$HOME", "${HOME}")}
     spellings = "|".join(re.escape(place).replace("/", r"\\?/+") for place in places)
-    pattern = re.compile(rf"(?<![\w.~-])(?:{spellings})(?![\w.-])")
+    pattern = re.compile(rf"(?<![\w.~-])(?:/proc/[\w/-]+/root)?(?:{spellings})(?![\w.-])")
     for path, _ in tree.files():
         parts = Path(path).parts
         own = path in (JOB_FILE, "pyvenv.cfg")  # the second one if the folder is an environment
@@ -193,8 +200,8 @@ def outside(command: Sequence[str], project: Path) -> tuple[str, ...]:
         path = _path_in(word)
         if path is None:
             continue
-        place = Path(os.path.realpath(project / path))
-        if not place.is_relative_to(os.path.realpath(project)) and _may_write(place):
+        place = Path(real_path(project / path))
+        if not place.is_relative_to(real_path(project)) and _may_write(place):
             found.append(path)
     return tuple(dict.fromkeys(found))
 
@@ -216,7 +223,7 @@ def _path_in(word: str) -> str | None:
 def _may_write(place: Path) -> bool:
     if place.suffix in CODE or any(place.is_relative_to(each) for each in OF_THE_KERNEL):
         return False
-    there = next(path for path in (place, *place.parents) if path.exists())
+    there = next(path for path in (place, *place.parents) if os.path.exists(path))  # noqa: PTH110 - no if it may not be asked
     return os.access(there, os.W_OK)
 
 
@@ -260,10 +267,10 @@ def _layer(root: Path, name: str, lower: Path, at: Path | None) -> dict[str, str
 
 def _leading_out(project: Path, tree: FolderTree) -> Iterator[tuple[str, Path]]:
     """Yield the links that lead out of the project, and to where."""
-    inside = os.path.realpath(project)
+    inside = real_path(project)
     for link in tree.links():
-        target = Path(os.path.realpath(project / link))
-        if target.exists() and not target.is_relative_to(inside):
+        target = Path(real_path(project / link))
+        if os.path.exists(target) and not target.is_relative_to(inside):  # noqa: PTH110 - as above
             yield link, target
 
 
