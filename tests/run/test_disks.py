@@ -129,6 +129,44 @@ def test_a_disk_that_fills_up_meanwhile_does_not_end_the_run(
     assert ended.out.endswith("step 60/60\nDONE\n")
 
 
+def test_a_journal_that_is_deleted_is_reported_once_and_at_the_end(project: Project) -> None:
+    child = project.start("--", sys.executable, project.script(STEPS), "250")
+    until(lambda: "step 5/" in project.log())
+
+    shutil.rmtree(project.folder / ".rocsteady")
+    ended = project.ended(child)
+
+    assert ended.code == 0
+    assert ended.out.endswith("step 250/250\nDONE\n")
+    assert sum("it was deleted" in line for line in ended.said) == 2, ended.err
+
+
+def test_a_run_whose_journal_cannot_be_written_is_still_restarted(
+    project: Project, small_disk: Path
+) -> None:
+    child = project.start(
+        *("--resume", "never", "--", sys.executable),
+        project.script("""
+            import os, signal, time
+            for step in range(1, 200):
+                print(f"step {step}/199", flush=True)
+                time.sleep(0.05)
+                if step == 120 and not os.path.exists("../again"):
+                    open("../again", "w").close()
+                    os.kill(os.getpid(), signal.SIGKILL)
+            print("DONE")
+        """),
+    )
+    until(lambda: "step 5/" in project.log())
+
+    fill(small_disk)
+    ended = project.ended(child)
+
+    assert ended.code == 0, ended.err
+    assert ended.out.endswith("DONE\n")
+    assert sum("cannot be written" in line for line in ended.said) == 1, ended.err
+
+
 def test_a_journal_whose_disk_hangs_does_not_end_the_run(
     project: Project, frozen_disk: Path
 ) -> None:

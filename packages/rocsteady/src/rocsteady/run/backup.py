@@ -9,6 +9,7 @@ from pathlib import Path
 
 from rocsteady.errors import RocsteadyError
 from rocsteady.model import Value
+from rocsteady.system.real_path import real_path
 from rocsteady.wording import size as written_size
 
 MAX_FILES = 200_000  # looked at; more is not a folder of outputs
@@ -55,7 +56,7 @@ def _copied(
     names = tuple(sorted(str(path.relative_to(folder)) for path in wanted))
     if at_most is not None and size > at_most:
         return BackedUpFiles(folder="", files=len(wanted), names=names)
-    if size + RESERVE > shutil.disk_usage(target.parent).free:
+    if wanted and size + RESERVE > shutil.disk_usage(target.parent).free:
         raise RocsteadyError(
             f"not enough disk space to back up the {written_size(size)} of files that the run wrote"
         )
@@ -69,7 +70,7 @@ def _copied(
 def written_files(folder: Path, since: float) -> Iterator[tuple[Path, int]]:
     """Yield files and their sizes; also behind links to folders, where outputs often lie."""
     seen = 0
-    known = {os.path.realpath(folder)}
+    known = {real_path(folder)}
     for place, folders, names in os.walk(folder, followlinks=True):
         folders[:] = [name for name in folders if _is_next(os.path.join(place, name), known)]  # noqa: PTH118 - os.walk's own
         for name in names:
@@ -90,7 +91,7 @@ def written_files(folder: Path, since: float) -> Iterator[tuple[Path, int]]:
 
 def _is_next(path: str, known: set[str]) -> bool:
     """Return whether a folder is to be looked into, and that it was not before."""
-    real = os.path.realpath(path)
+    real = real_path(path)
     if os.path.basename(path) in SKIPPED_FOLDERS or real in known:  # noqa: PTH119 - as above
         return False
     known.add(real)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import glob
-import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -37,6 +36,7 @@ from rocsteady.run.resume_trial import SavedMethod, save_method, saved_method
 from rocsteady.run.run_end import last_epoch_printed
 from rocsteady.store.redaction import shown_command
 from rocsteady.store.values import Run
+from rocsteady.system.real_path import real_path
 
 
 class Steps(Value, frozen=True, kw_only=True):
@@ -133,7 +133,7 @@ class Checkpoints:
         if not end.heartbeats:
             return False
         given = self.method.given
-        if given and end.read and os.path.realpath(self.folder / given) == end.read.path:
+        if given and end.read and real_path(self.folder / given) == end.read.path:
             self.method = msgspec.structs.replace(self.method, given="")
         return not self.method.given
 

@@ -8,6 +8,7 @@ import msgspec
 
 from rocsteady.hangs import phase_history
 from rocsteady.model import Failure, Outcome, Strategy
+from rocsteady.run.announcer import Announcer
 from rocsteady.run.attempt_end import AttemptEnd
 from rocsteady.run.recovery import Decision
 from rocsteady.run.stopwatch import Stopwatch
@@ -24,6 +25,35 @@ from rocsteady.store.values import (
 )
 
 DEVICE_WAIT, LOCKED_WAIT = "(device wait)", "(locked wait)"  # kept like phases
+LASTS = 3.0  # seconds that a disk may be busy
+
+
+class JournalWatch:
+    """Says once, and at the end, that a run is not recorded any more."""
+
+    def __init__(self, journal: Journal, announcer: Announcer) -> None:
+        self._journal, self._announcer = journal, announcer
+        self._since: float | None = None
+        self._why = ""
+
+    def look(self) -> None:
+        """Report trouble that lasts."""
+        now, why = time.monotonic(), self._journal.trouble
+        self._since = (self._since or now) if why else None
+        if why and not self._why and now - (self._since or now) >= LASTS:
+            self._why = why
+            self._announcer.say(
+                f"the journal cannot be written ({why}): {self._journal.place.database}. The run"
+                " goes on, without a record."
+            )
+
+    def at_end(self) -> None:
+        """Report again what the run has no record of."""
+        why = self._journal.trouble or (self._why if self._journal.losses.dropped else "")
+        if why:
+            self._announcer.say(
+                f"part of this run was not recorded: the journal could not be written ({why})."
+            )
 
 
 class JournalRecords:

@@ -31,7 +31,7 @@ from rocsteady.run.forecast import between_failures
 from rocsteady.run.host_decision import HostAgreement
 from rocsteady.run.injection import Injection, inject, remove, sweep
 from rocsteady.run.job.resume import Checkpoint, Launch, launch
-from rocsteady.run.journal_records import JournalRecords
+from rocsteady.run.journal_records import JournalRecords, JournalWatch
 from rocsteady.run.notifications import RunNotices
 from rocsteady.run.observer import ObservedRun, Observer, ticking
 from rocsteady.run.option_stop import OptionStop
@@ -97,6 +97,7 @@ class Supervisor:
             services.writable_memory,
             incidents=len(earlier.incidents) if earlier else 0,
         )
+        self._journal_watch = JournalWatch(services.journal, services.announcer)
         self._notices = RunNotices(run, services.announcer, services.notifier)
         self._stop_deadline = StopDeadline(run, services, options.timing.stopping)
         self._stop_requests.reacted = self._stop_deadline.reacted
@@ -172,6 +173,7 @@ class Supervisor:
             run_end.say_next()
         finally:
             run_end.close()
+            self._journal_watch.at_end()
             self.outcome = outcome
             self._journal.end_run(self._spec.run.id, outcome)
             self._notices.ended(outcome)
@@ -347,30 +349,35 @@ class Supervisor:
         )
         number, what = context.number, " ".join(launched.command)[:200]
         row = self._records.begin(number, context.strategy)
+        intent = None
         try:
             intent = self._journal.intend(
                 IntentKind.START, what, run=self._spec.run.id, attempt=number
             )
         except JournalError:
-            self._records.not_started(row)
-            raise
+            if number == first_attempt(self._spec.earlier):  # later there is a run to finish
+                self._records.not_started(row)
+                raise
         try:
             child = _started(attempt, launched)
         except RocsteadyError as error:
-            intent.end(f"not started: {error}")
+            if intent is not None:
+                intent.end(f"not started: {error}")
             self._records.not_started(row)
             raise
         with self._stop_deadline.over(child):
             for observer in self._observers:
                 observer.started(self.observed)
             end = attempt.watch(child)
-        intent.end(end.outcome.value)
+        if intent is not None:
+            intent.end(end.outcome.value)
         self._records.end(row, end)
         for note in dict.fromkeys(attempt.notes().values()):
             self._announcer.say(note)
         return end
 
     def _seen(self, sample: Sample) -> None:
+        self._journal_watch.look()
         self._deadline_monitor.seen(sample)
         self._option_stop.seen(sample)
 

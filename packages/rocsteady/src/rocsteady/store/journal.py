@@ -111,6 +111,11 @@ class Journal:
     def losses(self) -> UnwrittenEntries:
         return self._writer.losses
 
+    @property
+    def trouble(self) -> str:
+        """Why what is written now is lost; "" as a rule."""
+        return self._writer.trouble
+
     def begin_run(
         self,
         command: tuple[str, ...],

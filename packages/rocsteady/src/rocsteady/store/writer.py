@@ -69,7 +69,9 @@ class JournalWriter:
         self._closing = False
         self._dropped = self._refused = self._unreported = 0
         self._why = ""
+        self.trouble = ""  # why what is written now is lost
         self._connection: sqlite3.Connection | None = None
+        self._file = 0  # its inode, once it was written to
         self._doubtful = False
         self._thread = threading.Thread(target=self._run, name="rocsteady-journal", daemon=True)
         self._thread.start()
@@ -172,6 +174,8 @@ class JournalWriter:
         unreported = self._unreported
         try:
             connection = self._connection or self._connect(doubtful=self._doubtful)
+            if self._connection is None:
+                self._file = 0
             self._connection, self._doubtful = connection, False
         except (sqlite3.Error, OSError, JournalError) as error:
             return self._keep(batch, error)
@@ -181,8 +185,19 @@ class JournalWriter:
             return self._keep(batch, error) if _may_pass(error) else self._sift(batch, error)
         with self._changed:
             self._unreported -= unreported
+        self.trouble = self._gone(connection)
         self._answer(batch)
         return True
+
+    def _gone(self, connection: sqlite3.Connection) -> str:
+        """Say if the file has been deleted or replaced: what is written then is in no file."""
+        path = connection.execute("PRAGMA database_list").fetchone()[2]
+        try:
+            found = os.stat(path).st_ino  # noqa: PTH116 - on the way of every entry
+        except OSError:
+            found = 0
+        self._file = self._file or found
+        return "" if found == self._file else "it was deleted"
 
     def _commit(self, connection: sqlite3.Connection, batch: list[Work], unreported: int) -> None:
         connection.execute("BEGIN IMMEDIATE")
@@ -207,6 +222,7 @@ class JournalWriter:
             self._connection.close()
             self._connection = None
         self._answer(batch, trouble=str(error))
+        self.trouble = str(error)
         with self._changed:
             self._why = str(error)
             self._queue.extendleft(work for work in reversed(batch) if not _is_request(work))
