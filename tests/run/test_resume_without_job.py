@@ -35,7 +35,7 @@ def test_a_script_that_is_killed_and_deadlocks(name: str, tmp_path: Path, beside
 
     result = disturbed(case, tmp_path, beside, list(ROCSTEADY))
 
-    assert result.right, (result.what, result.lines)
+    assert result.right, result
 
 
 TRAINS = """
