@@ -649,7 +649,8 @@ class _Detection:
 
     def _looks_first(self, load: Load) -> bool:
         """Return whether the script asks if there is a checkpoint before it loads one."""
-        nodes: list[ast.AST] = list(self._tests(load.call))
+        read = set(_read(load.source)) if load.source else set()
+        nodes: list[ast.AST] = [*self._tests(load.call), *self._assigned(read)]
         call: ast.AST = load.call
         for _ in range(3):
             nodes += [each for each in self._program.above(call) if isinstance(each, ast.Try)]
@@ -661,7 +662,16 @@ class _Detection:
                 break
             call = calls[0]
         names = {name for node in nodes for name in _called(node)}
+        inside = [each for name in names for each in self._program.functions.get(name, ())]
+        names |= {name for function in inside for name in _called(function)}
         return bool(names & LOOKS)
+
+    def _assigned(self, names: set[str]) -> Iterator[ast.expr]:
+        """Yield what is assigned to one of the names."""
+        for node in self._program.nodes:
+            targets = node.targets if isinstance(node, ast.Assign) else ()
+            if any(_targets(target) & names for target in targets):
+                yield node.value  # type: ignore[attr-defined] # of an assignment
 
     def _saved_paths(self) -> Iterator[ast.expr]:
         for call in self._program.calls:
