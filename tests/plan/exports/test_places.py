@@ -320,6 +320,7 @@ EXIST = {  # in PowerShell of Windows 11, in Ubuntu 24.04, or installed by the g
         "cd",
         "cp",
         "export",
+        "explorer.exe",
         "grep",
         "ldconfig",
         "ls",

@@ -269,10 +269,6 @@ def exported(place: Place, job: str, target: str, torch_python: str) -> None:
     assert planned.code == 0, planned.err
     written = project.say("plan", "--export", target)
     assert written.code == 0, written.err
-    checkout = folder / "rocsteady"
-    shutil.copytree(REPOSITORY / "packages", checkout / "packages")
-    for name in ("pyproject.toml", "hatch_build.py", "README.md", "LICENSE"):
-        shutil.copy(REPOSITORY / name, checkout)
 
 
 @pytest.mark.parametrize("target", TARGETS)

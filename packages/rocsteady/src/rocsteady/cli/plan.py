@@ -15,6 +15,8 @@ from msgspec.structs import replace
 from rocsteady.cli.options import Duration, open_root
 from rocsteady.cli.plan_export import write_files
 from rocsteady.cli.project import enter, find_job_folder
+from rocsteady.doctor.diagnosis import doctors_knowledge
+from rocsteady.doctor.machine.machine import Machine, examine
 from rocsteady.errors import RequestError
 from rocsteady.exit_codes import INTERRUPTED
 from rocsteady.plan import saved_plan
@@ -85,7 +87,7 @@ PAGES = {".md": decision_markdown, ".html": decision_html, ".htm": decision_html
     "--export",
     "export",
     type=click.Choice(list(TARGETS)),
-    help="Write the files needed to run an option of the last plan elsewhere.",
+    help="Write the files needed to run an option of the last plan, or of --root, elsewhere.",
 )
 @click.option("--option", type=click.IntRange(1), help="With --export: option number.")
 @click.option(
@@ -146,10 +148,11 @@ def command(  # noqa: PLR0913 - one argument an option
     trials = Trials(folder, memory, tell, retry_crashed=again, instead=instead)
     try:
         if export is not None:
-            command = _last_plan(folder, command).command
+            command = command if root is not None else _last_plan(folder, command).command
         job = job_here(folder, command, memory, yes=yes, example=EXAMPLE)
         if export is not None:
-            write_files(export, option, folder, job, bucket=bucket, force=force)
+            there = None if root is None else _recorded(job, folder, root, journal)
+            write_files(export, option, folder, job, bucket=bucket, force=force, recorded=there)
             return
         check_command(job.command, folder)
         goal = goal_of(job, journal, time.time())
@@ -202,8 +205,6 @@ def _check_together(ctx: click.Context, option: int | None) -> None:
             raise click.UsageError(f"--report {report}: the name must {end}")
         if report.exists() and not (given["force"] and report.is_file()):
             raise click.UsageError(f"--report {report}: already exists; use --force to overwrite")
-    if given["root"] is not None and given["export"]:
-        raise click.UsageError("--root and --export cannot be combined: nothing was tried there")
     if given["as_json"] and (given["export"] or given["explain"] is not None):
         raise click.UsageError("--json cannot be combined with --export or --explain")
 
@@ -216,7 +217,7 @@ def _check_trials(ctx: click.Context) -> None:
         "root": "which estimates",
         "report": "which shows the last plan",
         "explain": "which shows the last plan",
-        "export": "which uses the last plan",
+        "export": "which uses a plan",
         "no_trials": "which makes none",
     }
     for name in (name for name in reasons if name in typed):
@@ -238,6 +239,13 @@ def _last_plan(folder: Path, command: tuple[str, ...]) -> Plan:
             f" {asked}"
         )
     return plan
+
+
+def _recorded(job: Job, folder: Path, root: Path, journal: Journal) -> tuple[Machine, Plan]:
+    """Return a recorded machine, and the options that it has."""
+    goal = goal_of(job, journal, time.time())
+    plan = recorded_plan(job, folder, open_root(root, None), root.name, goal)
+    return examine(open_root(root, None), doctors_knowledge().variables)[0], plan
 
 
 def _side_effects(trials: int) -> str:

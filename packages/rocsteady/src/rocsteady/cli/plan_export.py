@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from datetime import date
 from pathlib import Path
@@ -11,17 +12,20 @@ from msgspec.structs import replace
 
 from rocsteady.doctor.diagnosis import doctors_knowledge
 from rocsteady.doctor.facts import visible_to_a_run
+from rocsteady.doctor.knowledge.gpu_names import card_name
 from rocsteady.doctor.knowledge.gpu_rental import Offer, load_offers
+from rocsteady.doctor.machine.machine import Machine
 from rocsteady.errors import RocsteadyError
 from rocsteady.failures.difference import describe_changes
 from rocsteady.model import Strategy
 from rocsteady.plan.candidates import CPU
 from rocsteady.plan.estimates import CLOUD
 from rocsteady.plan.exports.export import FILE as PINS
-from rocsteady.plan.exports.export import Export, pins, ranks_option, ranks_per_host
+from rocsteady.plan.exports.export import Export, outside, pins, ranks_option, ranks_per_host
 from rocsteady.plan.exports.targets import TARGETS
+from rocsteady.plan.exports.wheels import FOLDER, wheels
 from rocsteady.plan.saved_plan import load_plan, option_numbered
-from rocsteady.plan.values import Option
+from rocsteady.plan.values import Option, Plan
 from rocsteady.run.forecast import due
 from rocsteady.run.job.metric_goals import metric_files
 from rocsteady.run.job.values import DoneWhen, Job
@@ -34,10 +38,27 @@ REQUIREMENTS = "requirements.txt"
 
 
 def write_files(  # noqa: PLR0913 - one argument an option
-    kind: str, number: int | None, folder: Path, job: Job, *, bucket: str, force: bool
+    kind: str,
+    number: int | None,
+    folder: Path,
+    job: Job,
+    *,
+    bucket: str,
+    force: bool,
+    recorded: tuple[Machine, Plan] | None = None,
 ) -> None:
-    """Write them into the folder and name them; nothing is overwritten unasked."""
-    export = replace(_export(kind, number, folder, job), bucket=bucket)
+    """Write them into the folder and name them; nothing is overwritten unasked.
+
+    ``recorded`` is the machine that they are for, with its plan; None: this one, and the last plan.
+    """
+    machine = recorded[0] if recorded else examined(doctors_knowledge())
+    option = _option(kind, number, folder, recorded[1] if recorded else None)
+    export = replace(_export(option, machine, folder, job), bucket=bucket)
+    if recorded and os.name != "nt":  # the project lies here, and not on that machine
+        export = replace(export, folder="")
+    if left_here := outside(export.command, folder):
+        names = ", ".join(left_here)
+        tell(f"rocsteady: not in this folder, so it does not go along: {names}. Copy it first.")
     pinned = "" if export.requirements else _pinned(folder)
     if pinned:
         export = replace(export, requirements=PINS)
@@ -51,14 +72,26 @@ def write_files(  # noqa: PLR0913 - one argument an option
         except OSError as error:
             raise click.UsageError(f"{name} cannot be written: {error.strerror}") from None
         show(f"Wrote {name}.\n")
+    _write_wheels(folder / FOLDER)
 
 
-def _export(kind: str, number: int | None, folder: Path, job: Job) -> Export:
-    option = _option(kind, number, folder)
+def _write_wheels(target: Path) -> None:
+    """Put rocsteady itself beside the files, so that they install it from there."""
+    try:
+        target.mkdir(exist_ok=True)
+        for old in target.glob("*.whl"):
+            old.unlink()
+        for name, content in wheels().items():
+            (target / name).write_bytes(content)
+    except OSError as error:
+        raise click.UsageError(f"{target} cannot be written: {error.strerror}") from None
+    show(f"Wrote {target.name}/.\n")
+
+
+def _export(option: Option | None, machine: Machine, folder: Path, job: Job) -> Export:
     if option is not None and (left_out := _left_out(option)):
         tell(f"rocsteady: these settings of option {option.number} are not exported: {left_out}.")
     known = doctors_knowledge()
-    machine = examined(known)
     seen = visible_to_a_run(machine, known)
     torch = machine.torch
     strategy = option.strategy if option else None
@@ -80,7 +113,7 @@ def _export(kind: str, number: int | None, folder: Path, job: Job) -> Export:
         outputs=_outputs(job.done_when),
         requirements=REQUIREMENTS if (folder / REQUIREMENTS).is_file() else "",
         gfx=next(iter(seen.gfx), ""),
-        gpu=next((gpu.name for gpu in machine.gpus.gpus if gpu.name), ""),
+        gpu=next((card_name(gpu, known) for gpu in machine.gpus.gpus), ""),
         gpus=gpus,
         torch=torch.version if torch else "",
         rocm=(torch.rocm or "") if torch else "",
@@ -108,15 +141,15 @@ def _outputs(wanted: DoneWhen) -> tuple[str, ...]:
     )
 
 
-def _option(kind: str, number: int | None, folder: Path) -> Option | None:
+def _option(kind: str, number: int | None, folder: Path, plan: Plan | None) -> Option | None:
     """Return the option with this number, or the first that such a file can be for."""
-    if number is None:
-        try:
-            plan = load_plan(folder)
-        except RocsteadyError:
-            return None
-        return next((option for option in plan.options if _is_for(kind, option)), None)
-    return option_numbered(load_plan(folder), number)
+    if number is not None:
+        return option_numbered(plan or load_plan(folder), number)
+    try:
+        plan = plan or load_plan(folder)
+    except RocsteadyError:
+        return None
+    return next((option for option in plan.options if _is_for(kind, option)), None)
 
 
 def _left_out(option: Option) -> str:

@@ -14,15 +14,16 @@ from enum import Enum
 import msgspec
 
 from rocsteady.doctor.knowledge.reader import load_knowledge
-from rocsteady.model import Value
+from rocsteady.model import Risk, Value
 from rocsteady.plan.estimates import UNKNOWN_SETUP
-from rocsteady.plan.ranking import in_time, too_dear
+from rocsteady.plan.ranking import in_time, is_rented, too_dear
 from rocsteady.plan.values import Basis, Finish, Option, Plan
 from rocsteady.report.pages import render_template
 from rocsteady.report.story import UNCONFIRMED
 from rocsteady.screens.plan import (
     AGED,
     based_on,
+    chain_lines,
     chance,
     cost,
     limits,
@@ -45,6 +46,7 @@ PROBABILITIES = (
 MORE_TIME = "rocsteady plan --within 15m"
 NOT_FOUND = ("torch none", "Python none")
 REASONS = 3  # of a risk
+CARDS = 6  # options that are shown with their pros and cons
 LAST_CALLS = 3  # options whose last moment is on the timeline
 HOUR = 3600
 
@@ -52,10 +54,9 @@ HOUR = 3600
 def decision_page(plan: Plan, *, now: float, zone: tzinfo | None = None) -> DecisionPage:
     plan = msgspec.convert(redactor_here().value(msgspec.to_builtins(plan)), Plan)
     options = tuple(_row(option, plan, zone) for option in plan.options)
-    risks = tuple((f"{it.number} {titled(it)}", it.risk.value, _why(it)) for it in plan.options)
     sections = (
         PageSection(title="Options", items=(PROBABILITIES,), heads=OPTIONS, rows=options),
-        PageSection(title="Risks", heads=("Option", "Risk", "Why"), rows=risks),
+        PageSection(title="If it goes wrong", items=tuple(chain_lines(plan, now, zone))),
         PageSection(title="Timeline", heads=("When", "What"), rows=tuple(_timeline(plan, zone))),
         PageSection(title="Today", items=tuple(_today(plan))),
         PageSection(
@@ -65,12 +66,17 @@ def decision_page(plan: Plan, *, now: float, zone: tzinfo | None = None) -> Deci
         PageSection(title="Where the time goes", items=(limits(plan),) if plan.limits else ()),
         PageSection(title="Ruled out", items=tuple(map(_reason, plan.ruled_out))),
         PageSection(title="Not measured", items=tuple(map(_reason, plan.not_tried))),
-        PageSection(title="Sources", items=tuple(_sources(plan)), addresses=True),
+        PageSection(title="Sources", items=tuple(_sources(plan)), addresses=True, folded=True),
         PageSection(title="Notes", items=(*_age(plan, now), *plan.warnings, UNCONFIRMED)),
     )
     best = plan.options[0] if plan.options else None
+    chosen = f"Recommended: {titled(best)}" if best and plan.recommended else "No recommendation"
     return DecisionPage(
         title=f"Decision: {shlex.join(plan.command)}",
+        headline=chosen,
+        steps=best.steps if best and plan.recommended and best.basis is not Basis.TRIAL else (),
+        chart=_chart(plan, zone),
+        cards=tuple(_card(option, plan, zone) for option in plan.options[:CARDS]),
         summary=plan.take or "No option is left: all are ruled out.",
         command=(best.do if plan.recommended else _next(plan)) if best else "",
         facts=tuple(_facts(plan, now, zone)),
@@ -118,14 +124,90 @@ def _row(option: Option, plan: Plan, zone: tzinfo | None) -> tuple[str, ...]:
     )
 
 
-def _why(option: Option) -> str:
-    """Return what a risk rests on: failures, what is changed, and the first reasons."""
-    reasons = [f"failures seen: {', '.join(dict.fromkeys(option.kinds))}"] if option.kinds else []
+def _card(option: Option, plan: Plan, zone: tzinfo | None) -> OptionCard:
+    return OptionCard(
+        title=f"{option.number}. {titled(option)}",
+        pros=tuple(_pros(option)),
+        cons=tuple(_cons(option, plan)),
+        steps=(*option.steps, *([option.do] if option.do and plan.recommended else [])),
+        who=tuple(_who(option, plan, zone)),
+        why=tuple(text.rstrip(".") for text in option.rests_on[:REASONS]),
+    )
+
+
+def _pros(option: Option) -> Iterator[str]:
+    if option.basis is Basis.TRIAL and not option.failures:
+        yield "ran here without a failure"
+    if option.finish and option.finish.in_time is not None and in_time(option):
+        yield f"on time: {chance(option.finish.in_time)}"
+    if not is_rented(option):
+        yield "free"
+    if option.basis is Basis.TRIAL and not option.changes:
+        yield "the same model, nothing to set up"
+
+
+def _cons(option: Option, plan: Plan) -> Iterator[str]:
+    if option.failures:
+        kinds = ", ".join(dict.fromkeys(option.kinds))
+        yield f"{plural(option.failures, 'failure')} in {option.failed_steps:,} steps ({kinds})"
     if option.finish and round(option.finish.failures):
-        reasons.append(f"about {option.finish.failures:,.0f} failures expected")
+        yield f"about {option.finish.failures:,.0f} restarts expected"
+    if option.basis is Basis.ESTIMATE:
+        yield "an estimate; not tried"
+    if option.finish and plan.deadline is not None and not in_time(option):
+        yield f"on time: {chance(option.finish.in_time or 0.0)}"
     if option.changes:
-        reasons.append(f"changes: {option.changes}")
-    return "; ".join(text.rstrip(".") for text in (*reasons, *option.rests_on[:REASONS]))
+        yield f"changes: {option.changes}"
+    if cost(option) != NONE:
+        yield f"costs {cost(option)}"
+    if by_hand(option):
+        yield f"set-up by hand: {_setup(option)}"
+    if option.risk is not Risk.LOW:
+        yield f"risk: {option.risk.value}"
+
+
+def _who(option: Option, plan: Plan, zone: tzinfo | None) -> Iterator[str]:
+    """Yield who has to do what, and by when."""
+    by = ""
+    if plan.deadline is not None and option.finish:
+        latest = plan.deadline - option.finish.late
+        late = latest < plan.made
+        by = " now" if late else f" by {full_moment(latest, now=plan.made, zone=zone)}"
+    if by_hand(option):
+        yield f"You set it up and start it{by}."
+    elif option.basis is Basis.TRIAL:
+        yield f"You start it{by}; rocsteady does the rest unattended."
+    elif option.steps or option.changes:
+        yield f"You make the change and start it{by}."
+
+
+def _chart(plan: Plan, zone: tzinfo | None) -> Chart | None:
+    """Draw when each option ends, against the deadline; what ends much later is cut off."""
+    shown = [(it, it.finish) for it in plan.options[:CARDS] if it.finish]
+    if not shown:
+        return None
+    due = None if plan.deadline is None else max(plan.deadline - plan.made, 0.0)
+    ends = sorted(finish.late for _, finish in shown)
+    span = max(1.1 * (due or 0.0), min(ends[-1], 4 * max(due or 0.0, ends[0])), 1.0)
+
+    def place(seconds: float) -> float:
+        return round(min(seconds / span, 1.0) * 1000, 1)
+
+    bars = tuple(
+        ChartBar(
+            title=f"{option.number}. {titled(option)}",
+            begin=place(finish.early),
+            end=place(finish.late),
+            middle=place(finish.seconds),
+            cost="" if cost(option) == NONE else cost(option),
+            text=f"{_finishes(finish, plan, zone)}"
+            + (f", on time {chance(finish.in_time)}" if finish.in_time is not None else ""),
+        )
+        for option, finish in shown
+    )
+    until = full_moment(plan.made + span, now=plan.made, zone=zone, spread=span / 20)
+    deadline = None if due is None else place(due)
+    return Chart(bars=bars, deadline=deadline, until=until)
 
 
 def _timeline(plan: Plan, zone: tzinfo | None) -> Iterator[tuple[str, str]]:
@@ -228,11 +310,42 @@ class PageSection(Value, frozen=True, kw_only=True):
     heads: tuple[str, ...] = ()
     rows: tuple[tuple[str, ...], ...] = ()
     addresses: bool = False  # the items are our own sources, which can be followed
+    folded: bool = False  # until somebody opens it
+
+
+class OptionCard(Value, frozen=True, kw_only=True):
+    title: str
+    pros: tuple[str, ...]
+    cons: tuple[str, ...]
+    steps: tuple[str, ...]  # commands, in this order
+    who: tuple[str, ...]  # has to do what, by when
+    why: tuple[str, ...]  # what it rests on
+
+
+class ChartBar(Value, frozen=True, kw_only=True):
+    """From the earliest to the latest end of an option, in thousandths of the chart."""
+
+    title: str
+    begin: float
+    end: float
+    middle: float
+    cost: str
+    text: str
+
+
+class Chart(Value, frozen=True, kw_only=True):
+    bars: tuple[ChartBar, ...]
+    deadline: float | None
+    until: str  # its right edge
 
 
 class DecisionPage(Value, frozen=True, kw_only=True):
     title: str
+    headline: str  # the recommendation by its name
     summary: str
+    steps: tuple[str, ...]  # commands to type first
+    chart: Chart | None
+    cards: tuple[OptionCard, ...]
     command: str  # that carries out the recommendation; "": none does
     facts: tuple[tuple[str, str], ...]
     sections: tuple[PageSection, ...]

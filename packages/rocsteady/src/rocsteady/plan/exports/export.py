@@ -47,7 +47,6 @@ class Export(Value, frozen=True, kw_only=True):
     unset: tuple[str, ...] = ()  # variables that must not be set
     setup: tuple[float, float] | None = None  # minutes of work by hand
     notes: tuple[str, ...] = ()  # sentences that whoever sets it up should know
-    rocsteady: str = "./rocsteady"  # what pip installs it from; there is no release yet
 
 
 def slug(name: str) -> str:
@@ -74,8 +73,22 @@ def command_elsewhere(command: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def run_command(export: Export) -> str:
-    """Return the command that does the job, for a person to start."""
-    return shlex.join(("rocsteady", "run", "--yes", "--", *command_elsewhere(export.command)))
+    """Return the command that does the job, for a person to start, the second time too."""
+    resumes = ("--resume", "auto") if export.checkpoints else ()
+    command = command_elsewhere(export.command)
+    return shlex.join(("rocsteady", "run", "--yes", *resumes, "--", *command))
+
+
+def outside(command: tuple[str, ...], folder: Path) -> tuple[str, ...]:
+    """Return the words of a command that name files outside the folder, which stay here."""
+    root = folder.resolve()
+    found = []
+    for word in command[1:]:
+        path = Path(word.rpartition("=")[2])
+        away = path.is_absolute() or ".." in path.parts
+        if away and not (root / path).resolve().is_relative_to(root) and (root / path).exists():
+            found.append(word)
+    return tuple(found)
 
 
 def job_command(export: Export) -> str:
@@ -86,8 +99,7 @@ def job_command(export: Export) -> str:
     command = command_elsewhere(export.command)
     if several_hosts(command):
         return shlex.join(without_meeting(command))
-    resumes = ("--resume", "auto") if export.checkpoints else ()
-    return shlex.join(("rocsteady", "run", "--yes", *resumes, "--", *command))
+    return run_command(export)
 
 
 def folders(patterns: tuple[str, ...]) -> tuple[str, ...]:

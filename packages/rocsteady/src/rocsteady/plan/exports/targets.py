@@ -9,6 +9,8 @@ import math
 import re
 from collections.abc import Callable, Mapping
 
+from rocsteady.doctor.knowledge.hardware import WheelRelease
+from rocsteady.doctor.knowledge.reader import load_knowledge
 from rocsteady.errors import RocsteadyError
 from rocsteady.plan.exports.export import (
     ACCELERATORS,
@@ -29,10 +31,13 @@ from rocsteady.plan.exports.export import (
     torchrun_hosts,
 )
 from rocsteady.plan.exports.templates import render
+from rocsteady.plan.exports.wheels import FOLDER
+from rocsteady.versions import version_fits
 
 Files = dict[str, str]  # name of the file, in the project's folder: what is in it
 TURN = 86_400  # seconds: one day is within the limit of most Slurm partitions
 LEAST = 600  # seconds
+STORAGE = 50  # GiB of a volume for a project and its checkpoints; our guess
 ON_PYTORCH_ORG = r"\d+\.\d+|6\.2\.4"  # versions of ROCm there; AMD's own wheels name three parts
 WORKDIR = "~/sky_workdir"
 COPIES = "files-of-the-project"  # a folder of the bucket
@@ -68,8 +73,12 @@ def container(export: Export) -> Files:
 
 def slurm(export: Export) -> Files:
     """Return a batch file: it hands the job back to the queue if that may go on by itself."""
-    rocm = export.rocm if re.fullmatch(ON_PYTORCH_ORG, export.rocm) else "X.Y"
-    text = _rendered("slurm.sbatch.j2", export, rocm=rocm, time=_slurm_time(export))
+    wheel = _wheel(export)
+    rocm = export.rocm if re.fullmatch(ON_PYTORCH_ORG, export.rocm) else wheel.rocm
+    release = torch_release(export.torch) if rocm == export.rocm else wheel.latest
+    text = _rendered(
+        "slurm.sbatch.j2", export, rocm=rocm, torch=f"torch=={release}", time=_slurm_time(export)
+    )
     return {f"{slug(export.name)}.sbatch": text}
 
 
@@ -80,7 +89,9 @@ def kubernetes(export: Export) -> Files:
         raise RocsteadyError(f"no AMD image is known to have code for {export.gfx}")
     kind = "jobset" if several_hosts(export.command) else "job"
     text = _rendered("kubernetes.yaml.j2", export, image=image)
-    return {f"{slug(export.name)}-{kind}.yaml": text}
+    claim = _rendered("kubernetes-claim.yaml.j2", export, image=image, storage=STORAGE)
+    name = slug(export.name)
+    return {f"{name}-{kind}.yaml": text, f"{name}-claim.yaml": claim}
 
 
 def skypilot(export: Export) -> Files:
@@ -142,9 +153,20 @@ def _rendered(template: str, export: Export, **values: object) -> str:
             "run": run_command(export),
             "job": job_command(export),
             "as_of": AS_OF,
+            "wheels_folder": FOLDER,
             **values,
         },
     )
+
+
+def _wheel(export: Export) -> WheelRelease:
+    """Return the release of pytorch.org with code for the GPU: of the same torch, or the newest."""
+    known = [it for it in load_knowledge().wheels if not export.gfx or export.gfx in it.arches]
+    if not known:
+        raise RocsteadyError(f"pytorch.org has no wheel with code for {export.gfx}")
+    release = torch_release(export.torch)
+    same = [it for it in known if release and version_fits(release, it.torch)]
+    return (same or known)[-1]
 
 
 def _slurm_time(export: Export) -> str:
