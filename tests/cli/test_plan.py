@@ -135,7 +135,8 @@ def test_files_for_elsewhere_are_written_once(cli: Rocsteady) -> None:
 
     assert "no plan for this folder yet. Type: rocsteady plan" in without.err
     (name,) = (path.name for path in cli.folder.glob("*.sbatch"))
-    assert first.out == f"Wrote {name}.\n", first
+    assert first.out == f"Wrote {name}.\nWrote rocsteady-wheels/.\n", first
+    assert len(list((cli.folder / "rocsteady-wheels").glob("*.whl"))) == 3
     assert (again.code, "use --force to overwrite" in again.err) == (2, True)
     assert (first.code, forced.code) == (0, 0)
 
@@ -319,13 +320,22 @@ def test_what_does_not_go_together_is_said(
     assert list(cli.folder.glob("d.*")) == []
 
 
+def test_files_for_a_recorded_machine_need_no_plan_and_no_trial(cli: Rocsteady) -> None:
+    windows = cli.machines / "rx9070xt-windows.json"
+    made = cli("plan", "--root", windows, "--export", "wsl2", "--yes", "--", "python3", "train.py")
+
+    assert made.code == 0, made
+    guide = (cli.folder / "wsl2-guide.md").read_text()
+    assert "AMD lists it for WSL" in guide
+    assert "device-gfx1201" in guide
+
+
 def test_a_recorded_machine_that_cannot_be_planned_is_said(cli: Rocsteady) -> None:
     (cli.folder / "not.json").write_text("{")
     pair, words = cli.machines / "rx7900xt-pair.json", ("--yes", "--", "python3", "train.py")
 
     missing = cli("plan", "--root", "none.json", *words)
     broken = cli("plan", "--root", "not.json", *words)
-    exported = cli("plan", "--root", pair, "--export", "slurm", *words)
     for name, *value in (("--trial", "1s"), ("--within", "1m"), ("--again",)):
         tried = cli("plan", "--root", pair, name, *value, *words)
         assert (tried.code, tried.err.count("\n")) == (2, 1), tried
@@ -333,7 +343,6 @@ def test_a_recorded_machine_that_cannot_be_planned_is_said(cli: Rocsteady) -> No
 
     assert (missing.code, "none.json" in missing.err) == (2, True)
     assert (broken.code, broken.err.count("\n"), "not.json" in broken.err) == (3, 1, True)
-    assert (exported.code, "--root and --export cannot be combined" in exported.err) == (2, True)
 
 
 @pytest.mark.slow

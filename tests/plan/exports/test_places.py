@@ -51,6 +51,7 @@ NAMES = {
     "run-in-container.sh",
     "es-futures.sbatch",
     "es-futures-job.yaml",
+    "es-futures-claim.yaml",
 }
 
 
@@ -67,7 +68,7 @@ def run_script(export: Export) -> str:
 
 
 def manifest(export: Export) -> dict[str, Any]:
-    (text,) = TARGETS["kubernetes"](export).values()
+    text, _ = TARGETS["kubernetes"](export).values()
     loaded: dict[str, Any] = yaml.safe_load(text)
     return loaded
 
@@ -261,7 +262,9 @@ def test_an_exit_code_of_any_host_decides_for_all(
 
 
 def test_hosts_meet_at_the_first_pod(an_export: Callable[..., Export]) -> None:
-    (text,) = TARGETS["kubernetes"](an_export(command=COMMANDS["hosts"], gpus=8)).values()
+    text, claim = TARGETS["kubernetes"](an_export(command=COMMANDS["hosts"], gpus=8)).values()
+
+    assert "ReadWriteMany" in claim
 
     assert "parallelism: 4\n" in text
     assert "completions: 4\n" in text
@@ -275,8 +278,8 @@ def test_hosts_meet_at_the_first_pod(an_export: Callable[..., Export]) -> None:
 def test_one_host_is_a_job(an_export: Callable[..., Export]) -> None:
     written = TARGETS["kubernetes"](an_export(command=COMMANDS["one host"], gpus=8))
 
-    assert [*written] == ["es-futures-job.yaml"]
-    (text,) = written.values()
+    assert [*written] == ["es-futures-job.yaml", "es-futures-claim.yaml"]
+    text = written["es-futures-job.yaml"]
     assert "export PET_RDZV_BACKEND=rocsteady\n" in text
     assert (
         "exec rocsteady run --yes --resume auto -- torchrun --nproc-per-node 8 train.py\n" in text

@@ -77,11 +77,13 @@ def test_the_command_is_the_users_own(
     assert shlex.split(place(export)) == [*RUN, *command]
 
 
-@pytest.mark.parametrize("place", [in_slurm, in_kubernetes, in_skypilot])
+@pytest.mark.parametrize("place", [in_slurm, in_container, in_kubernetes, in_skypilot, in_wsl2])
 def test_what_a_scheduler_starts_again_resumes(
     place: Callable[[Export], str], an_export: Callable[..., Export]
 ) -> None:
-    assert shlex.split(place(an_export()))[:5] == ["rocsteady", "run", "--yes", "--resume", "auto"]
+    export = an_export(unset=(), variables={})
+
+    assert shlex.split(place(export))[:5] == ["rocsteady", "run", "--yes", "--resume", "auto"]
 
 
 @settings(deadline=None)

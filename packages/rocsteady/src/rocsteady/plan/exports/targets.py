@@ -75,7 +75,9 @@ def slurm(export: Export) -> Files:
     """Return a batch file: it hands the job back to the queue if that may go on by itself."""
     wheel = _wheel(export)
     rocm = export.rocm if re.fullmatch(ON_PYTORCH_ORG, export.rocm) else wheel.rocm
-    release = torch_release(export.torch) if rocm == export.rocm else wheel.latest
+    release = torch_release(export.torch)
+    if rocm != export.rocm and not (release and version_fits(release, wheel.torch)):
+        release = wheel.latest
     text = _rendered(
         "slurm.sbatch.j2", export, rocm=rocm, torch=f"torch=={release}", time=_slurm_time(export)
     )
