@@ -49,6 +49,7 @@ class Outcome(OpenEnum):
     REPLACED = "restarted together with other hosts"
     STARTED_OVER = "started over instead of resuming"
     LEFT = "left for the next option of the plan"
+    PLANNED = "restarted before the next failure"
     NOT_STARTED = "not started"
     OTHER = "unknown"
 
@@ -129,6 +130,7 @@ class FailureKind:
     SEGFAULT: Final = "segfault"
     SHM_TOO_SMALL: Final = "shm-too-small"
     STORAGE_UNAVAILABLE: Final = "storage-unavailable"
+    KILLED: Final = "killed"
     STOPPED_BY_ROCSTEADY: Final = "stopped-by-rocsteady"
     UNKNOWN: Final = "unknown"
     WRONG_DEVICE_MASK: Final = "wrong-device-mask"

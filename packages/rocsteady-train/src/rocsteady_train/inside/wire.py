@@ -24,6 +24,10 @@ RESUMES_SUFFIX = ".resumes"  # PID.resumes: JSON of folder and pattern of what i
 RESUMES_VERSION = 1
 READ_SUFFIX = ".read"  # PID.read: JSON of the checkpoint that the script went on from
 READ_VERSION = 1
+SAVED_SUFFIX = (
+    ".saved"  # PID.saved: JSON of the folders that it saved in, and of a save that failed
+)
+SAVED_VERSION = 1
 APPLIED_SUFFIX = ".applied"  # PID.applied: JSON of what came of a strategy here
 APPLIED_VERSION = 1
 

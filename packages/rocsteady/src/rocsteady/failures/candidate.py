@@ -27,6 +27,7 @@ _FREE = re.compile(rf"of which {_SIZE} is free|{_SIZE} free")
 _HELD = re.compile(rf"{_SIZE} is reserved by PyTorch but unallocated")
 _RESERVED = re.compile(rf"{_SIZE} (?:reserved in total by PyTorch|cached)")
 _ALLOCATED = re.compile(rf"{_SIZE} already allocated")
+_OTHER = re.compile(r"Process \d+ has (\d+(?:\.\d+)?) (bytes|KiB|MiB|GiB|TiB) memory in use")
 
 
 class Candidate(NamedTuple):
@@ -49,13 +50,23 @@ def kind_by_numbers(kind: str, text: str, symptoms: Symptoms) -> str:
     """Return the kind that it is by the numbers in its text and of the machine."""
     if kind == FailureKind.OOM_DEVICE:
         capacity = _size(_CAPACITY, text)
-        if capacity and symptoms.gpu_taken >= SHARE_FREE * capacity:
+        if capacity and max(symptoms.gpu_taken, _of_others(text)) >= SHARE_FREE * capacity:
             return FailureKind.GPU_TAKEN
         return kind_of_oom(text)
     guessed = not re.search(r"(?i)no space|quota|disk is full|os error 28|\[Errno 28\]", text)
     if kind == FailureKind.DISK_FULL and guessed and (symptoms.disk_free or 0) > PLENTY:
         return FailureKind.STORAGE_UNAVAILABLE
     return kind
+
+
+def _of_others(text: str) -> float:
+    """Return the bytes that the text says other processes hold.
+
+    Without a word of "this process", the number may be its own: in a container, by another name.
+    """
+    if "this process has" not in text:
+        return 0.0
+    return max((float(size) * _UNITS[unit] for size, unit in _OTHER.findall(text)), default=0.0)
 
 
 def place_in(found: re.Match[str]) -> str:

@@ -101,6 +101,17 @@ class _ReadFile(CheckpointRead, frozen=True, kw_only=True):
     version: int
 
 
+class SavedFiles(Value, frozen=True, kw_only=True):
+    """Where a script saved."""
+
+    folders: tuple[str, ...] = ()  # absolute
+    failed: str = ""  # the file that could not be saved, which ended the script as a rule
+
+
+class _SavedFile(SavedFiles, frozen=True, kw_only=True):
+    version: int
+
+
 class _AppliedSetting(Value, frozen=True, kw_only=True):
     setting: str
     outcome: SettingOutcome
@@ -223,6 +234,22 @@ def read_checkpoint(folder: Path, *, late: bool = False) -> CheckpointRead | Non
         if known and (late or not file.steps):
             found.append(CheckpointRead(path=file.path, written=file.written, steps=file.steps))
     return max(found, key=lambda read: read.written, default=None)
+
+
+def read_saved(folder: Path) -> SavedFiles:
+    """Return where the processes of a script saved."""
+    folders: dict[str, None] = {}
+    failed = ""
+    for _, path in numbered(folder, wire.SAVED_SUFFIX):
+        try:
+            file = msgspec.json.decode(_content(path, READ_LIMIT), type=_SavedFile)
+        except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
+            continue
+        if file.version == wire.SAVED_VERSION:
+            plain = (it for it in file.folders if Path(it).is_absolute() and "\0" not in it)
+            folders.update(dict.fromkeys(plain))
+            failed = failed or ("" if "\0" in file.failed else file.failed)
+    return SavedFiles(folders=tuple(folders), failed=failed)
 
 
 def _is_place(told: Resumes) -> bool:

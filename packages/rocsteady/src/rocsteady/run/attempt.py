@@ -14,6 +14,7 @@ from rocsteady.errors import NotRecordedError
 from rocsteady.hangs.gpu_counters import GpuSigns
 from rocsteady.hangs.heartbeat_pages import (
     Resumes,
+    SavedFiles,
     read_applied,
     read_batch_split,
     read_checkpoint,
@@ -23,6 +24,7 @@ from rocsteady.hangs.heartbeat_pages import (
     read_precision,
     read_raised,
     read_resumes,
+    read_saved,
 )
 from rocsteady.hangs.judgment import (
     Pulse,
@@ -54,6 +56,7 @@ from rocsteady.run.job.resume import Launch
 from rocsteady.run.job.values import Total
 from rocsteady.run.job_hang import JobHang
 from rocsteady.run.options import RunOptions
+from rocsteady.run.planned_restart import SaveWatch
 from rocsteady.run.processes import AttemptProcesses
 from rocsteady.run.progress import AttemptProgress, LiveProcesses, StepTimes
 from rocsteady.run.resume_trial import ResumeTrial
@@ -73,7 +76,7 @@ ASK_JOURNAL_EVERY = 30.0  # seconds, for a kill that it would not write down
 class Attempt:
     """Watches one launch from its start to its end."""
 
-    def __init__(  # noqa: PLR0913 - what it is about, and three callbacks
+    def __init__(  # noqa: PLR0913 - what it is about, and four callbacks
         self,
         context: AttemptContext,
         options: RunOptions,
@@ -82,6 +85,7 @@ class Attempt:
         step_times: StepTimes,
         on_sample: Callable[[Sample], None],
         on_resumes: Callable[[tuple[Resumes, ...]], None],  # once the script says that it does
+        newest_saved: Callable[[], float],  # when, by the clock; 0: there is no whole checkpoint
         trial: ResumeTrial | None = None,  # of a way to resume that is not proven yet
         leaves: Callable[[float], str] = lambda _: "",  # why the option is left now; "": it is kept
     ) -> None:
@@ -123,6 +127,8 @@ class Attempt:
         self._refusals = RefusedSettings(services.announcer, context, self._began)
         self._job_hang = JobHang(services.hosts, services.announcer, options.patience)
         self._asked = RequestedActions(context, options, services)
+        self._save_watch = SaveWatch(context.planned_restart, newest_saved, self._ask_to_save)
+        self._left: int | None = None  # steps to the end of the job
 
     def start(self, launch: Launch) -> AttemptProcesses:
         """Start the command. Raises OSError if it cannot be started."""
@@ -263,6 +269,7 @@ class Attempt:
             self._snapshots = ()
         sample = self._progress.seen(now, verdict, self._gauges.read(now, tree))
         self._services.journal.progressed(self._context.spec.run.id, self._context.number, sample)
+        self._left = None if sample.total is None else sample.total - sample.step
         self._hand_on(sample)
         if alive and verdict.examine:
             self._examine(child, verdict)
@@ -286,9 +293,13 @@ class Attempt:
 
     def _examine(self, child: AttemptProcesses, verdict: Verdict) -> None:
         first = not self._snapshots and not verdict.over
-        if first and self._context.injection is not None and not self._options.observe:
-            ask_to_save(self._context.injection.pages)
+        if first and not self._options.observe:
+            self._ask_to_save()
         self._take_snapshot(child)
+
+    def _ask_to_save(self) -> None:
+        if self._context.pages is not None:
+            ask_to_save(self._context.pages)
 
     def _take_snapshot(self, child: AttemptProcesses) -> None:
         """Look closer; at what the GPU says too, if that is waited for."""
@@ -309,6 +320,10 @@ class Attempt:
         if self._trial is not None and self._has_started_over(self._trial):
             stopped = child.stop(self._timing.stopping, first=None)  # at once: it may not save
             outcome = Outcome.UNKILLABLE if stopped.unkillable else Outcome.STARTED_OVER
+            return self._end(child, outcome, stopped.exit)
+        if self._save_watch.is_time(self._progress.heartbeats, self._left):
+            stopped = child.stop(self._timing.stopping, first=None)  # at once: it has saved
+            outcome = Outcome.UNKILLABLE if stopped.unkillable else Outcome.PLANNED
             return self._end(child, outcome, stopped.exit)
         if verdict.condition is RunState.STOPPED:
             self._suspension.seen(child, self._snapshots[-1] if self._snapshots else None)
@@ -414,6 +429,7 @@ class Attempt:
             Outcome.BY_ITSELF,
             Outcome.HUNG,
             Outcome.AT_EXIT,
+            Outcome.PLANNED,
         ):
             outcome = Outcome.STOPPED  # whatever code it gave: nothing follows
         self._refusals.say()
@@ -435,6 +451,8 @@ class Attempt:
             confirmed=progress.own_step is not None,
             own_counts=progress.own_counts,
             wrote_checkpoint=progress.wrote_checkpoint,
+            saves=tuple(self._save_watch.saves),
+            saved=read_saved(pages) if pages else SavedFiles(),
             read=read_checkpoint(pages) if pages else None,
             found=found,
             learned=learn(msgspec.structs.replace(self._pulse, heartbeats=progress.heartbeats)),

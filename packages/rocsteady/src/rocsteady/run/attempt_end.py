@@ -18,6 +18,7 @@ from rocsteady.hangs.heartbeat_pages import (
     CheckpointRead,
     LoaderFacts,
     RaisedException,
+    SavedFiles,
 )
 from rocsteady.hangs.phase_history import PhaseHistory
 from rocsteady.hangs.process_tree import Members
@@ -51,6 +52,8 @@ class AttemptEnd(Value, frozen=True, kw_only=True):
     )  # other counts of the script's own, by their kind
     start: str = ""  # by which the checkpoint that it went on from is known again; "": none
     made: int = 0  # steps
+    saves: tuple[int, ...] = ()  # steps of its own that it had made when it saved
+    saved: SavedFiles = SavedFiles()
     unsure: int = 0  # by how many steps that may be too few, where they go on from a checkpoint
     wrote_checkpoint: bool  # or it cannot be told that it did not
     read: CheckpointRead | None = None  # that the script found by itself and went on from
@@ -83,6 +86,7 @@ def is_failure(end: AttemptEnd) -> bool:
         Outcome.REPLACED,
         Outcome.STARTED_OVER,
         Outcome.LEFT,
+        Outcome.PLANNED,
     ):
         return False
     return end.outcome is not Outcome.BY_ITSELF or end.exit is None or end.exit.code != 0
@@ -114,4 +118,6 @@ def _stopped_because(end: AttemptEnd) -> str:
         return f"hung, {end.found.verdict.why}{place}"
     if end.outcome is Outcome.AT_EXIT:
         return "the script finished but did not exit"
+    if end.outcome is Outcome.PLANNED:
+        return "it has saved, and the next failure is near"
     return ""

@@ -27,7 +27,7 @@ from rocsteady.hangs.parallel import run_all
 from rocsteady.hangs.values import trainers
 from rocsteady.model import Failure, FailureKind, Next, Outcome
 from rocsteady.run.attempt_end import AttemptEnd, is_failure, without_stopped_line
-from rocsteady.run.backoff import Backoff, held_by_others
+from rocsteady.run.backoff import Backoff, held_by_others, in_detail
 from rocsteady.run.checkpoints import Checkpoints
 from rocsteady.run.context import AttemptContext, RunSpec, Services
 from rocsteady.run.deadline_monitor import DeadlineMonitor
@@ -36,12 +36,13 @@ from rocsteady.run.job.stages import seed_option
 from rocsteady.run.journal_records import JournalRecords
 from rocsteady.run.option_stop import OptionStop
 from rocsteady.run.options import RunOptions
+from rocsteady.run.planned_restart import FailureRhythm, PlannedRestart
 from rocsteady.run.recovery import (
+    THE_SCRIPTS_OWN,
     Decision,
     History,
     StartPoints,
     base_decision,
-    exit_code,
     leave,
     recover,
 )
@@ -78,7 +79,10 @@ class AttemptReview:
         self.starts = StartPoints()
         self._save_after: int | None = None  # as it was last announced
         self._offered_seed = False
-        self._costs: list[tuple[int, float]] = []  # steps made, and seconds beside them
+        self._rhythm = FailureRhythm()
+        self._saves_on_request = False  # the script uses rocsteady_train.Loop
+        self.is_routine = False  # the last attempt ended as announced
+        self._unsaid = ""  # what failed, until it is known whether a wait says it
         self._gpu_failed = False  # in the last attempt
         self.backoff = Backoff(
             spec.folder,
@@ -86,19 +90,25 @@ class AttemptReview:
             give_up_after=options.give_up_after,
             due=deadline_monitor.due,
             first_wait=options.timing.back_off,
+            gone=lambda: checkpoints.gone,
         )
 
     def name(self, context: AttemptContext, end: AttemptEnd) -> Failure | None:
         """Name why an attempt failed; None if it did not, or if a fault of ours prevents it."""
-        self._gpu_failed = False
+        self._gpu_failed, self._unsaid = False, ""
         for applied in end.applied:
             if (
                 applied.outcome is SettingOutcome.NO_EFFECT
             ):  # what was refused was announced at once
                 self._announcer.say(f"{applied.setting} had no effect in this script.")
         self._checkpoints.ended(end)
+        self._saves_on_request = end.batch_split is not None
+        self.is_routine = end.outcome is Outcome.PLANNED
         if not is_failure(end):
             self._strategies.ended(end, self._spec.run)
+            if self.is_routine:
+                self._rhythm.planned()
+                self.backoff.failed(None, progressed=True, stepped=True)
             return None
         try:
             failure = self._named(context, end)
@@ -107,7 +117,16 @@ class AttemptReview:
             else:
                 self._strategies.ended(end, self._spec.run)
             stepped = any(beat.step for beat in end.heartbeats)
-            self.backoff.failed(failure, progressed=self._strategies.progressed, stepped=stepped)
+            progressed = self._strategies.progressed
+            self.backoff.failed(
+                failure,
+                progressed=progressed and _has_saved(end),
+                stepped=stepped,
+                unsaved=end.saved.failed,
+            )
+            strategy = self._strategies.strategy
+            self._rhythm.failed(end, failure.kind, strategy, progressed=progressed)
+            self.is_routine = len(self._rhythm.failures) > COSTS_ANNOUNCED[0]
             self._announce(failure, end)
         except Exception as error:  # noqa: BLE001 - a fault of ours costs the remedy, never the run
             self._announcer.bug("retrying without changes", error)
@@ -133,7 +152,6 @@ class AttemptReview:
         history = self._history(end, failure, attempts)
         if base.next is not Next.END:
             self._announce_starts(history, end)
-            self._announce_cost(history, end)
         decision = None
         if failure is not None and self._asks_ladder(end):
             try:
@@ -141,7 +159,18 @@ class AttemptReview:
             except Exception as error:  # noqa: BLE001 - a fault of ours costs the remedy only
                 self._announcer.bug("retrying without changes", error)
         decision = decision or recover(base, end, history)
+        ends = decision.next is Next.END
+        if ends and failure is not None and failure.kind in THE_SCRIPTS_OWN:
+            why = f"{self._unsaid}; not retried"
+            decision = msgspec.structs.replace(decision, why=why, kind=failure.kind)
+        elif ends and end.found is not None and end.found.verdict.place:
+            why = f"hung again at {end.found.verdict.place}. {decision.why}"
+            decision = msgspec.structs.replace(decision, why=why)
+        elif self._unsaid and not (decision.waits and self.backoff.waits) and not history.gave_up:
+            self._announcer.say(f"{self._unsaid}.", style=RED)
         self._act(decision, failure, started_from)
+        if decision.next is not Next.END:
+            self._announce_cost()
         return decision
 
     def _next_option(self, base: Decision) -> Decision:
@@ -160,11 +189,20 @@ class AttemptReview:
         self._deadline_monitor.other_option()
         self._option_stop.other_option(number)
 
+    def gave_up(self, title: str, kind: str = "") -> Decision:
+        """Return the end of a run that has waited for long enough."""
+        limit = duration(self.backoff.limit.total_seconds())
+        code = RETRY if self.backoff.in_allocation else PERSON_NEEDED
+        why = f"{title}, and no progress for {limit}"
+        return Decision(next=Next.END, why=why, code=code, kind=kind)
+
     def _named(self, context: AttemptContext, end: AttemptEnd) -> Failure:
         """Name a failure, keep its evidence, and announce it."""
         symptoms = collect_symptoms(context, self._services, end)
         stepped = any(beat.step for beat in end.heartbeats)
-        failure = self.backoff.judged(self._strategies.name(symptoms), stepped=stepped)
+        failure = self.backoff.judged(
+            self._strategies.name(symptoms), stepped=stepped, unsaved=end.saved.failed
+        )
         self._gpu_failed = self._strategies.is_of_gpu(failure)
         number = context.number
         evidence = end.found.evidence.folder if end.found else self._keep(number, end)
@@ -204,7 +242,7 @@ class AttemptReview:
         if decision.fallback:
             self._fell_to(decision.fallback)
         if decision.next is Next.END:
-            self._announce_end(proposal)
+            self._announce_end(proposal, failure.kind)
 
     def _history(self, end: AttemptEnd, failure: Failure | None, attempts: int) -> History:
         """Return from where attempts started, and whether they got past it."""
@@ -212,9 +250,8 @@ class AttemptReview:
         if failure is None or not self._strategies.clears(failure):
             self.starts.ended(end.start, end.made, progressed=progressed)
         elif self.backoff.is_over:
-            limit = duration(self.backoff.limit.total_seconds())
-            gave_up = f"{failure.title}, and no progress for {limit}"
-            code = RETRY if self.backoff.in_allocation else PERSON_NEEDED
+            ended = self.gave_up(in_detail(failure))
+            gave_up, code = ended.why, ended.code
         return History(
             attempts=attempts,
             gpu_failed=self._gpu_failed,
@@ -238,24 +275,34 @@ class AttemptReview:
                 f" {history.save_after} steps."
             )
 
-    def _announce_cost(self, history: History, end: AttemptEnd) -> None:
+    def _announce_cost(self) -> None:
         """Announce what it costs to fail again and again, the third time and then ever more rarely.
 
         Attempts count in a row that got further: the run goes on, so that is all there is to say.
         """
-        if not history.progressed or not end.made:
-            self._costs.clear()
+        failures = self._rhythm.failures
+        if len(failures) not in COSTS_ANNOUNCED:
             return
-        self._costs.append((end.made, end.seconds - end.progress_seconds))
-        if len(self._costs) not in COSTS_ANNOUNCED:
-            return
-        steps, seconds = (median(each) for each in zip(*self._costs, strict=True))
+        steps = round(median(failure.made for failure in failures))
+        seconds = median(failure.restart for failure in failures)
         ahead = self._deadline_monitor.forecast(time.time())
         ends = f"; done about {moment(ahead.at, now=time.time())}" if ahead else ""
-        self._announcer.say(
-            f"fails about every {plural(round(steps), 'step')}; each restart costs"
-            f" {duration(seconds)}{ends}."
+        plan = self.planned_restart
+        early = (
+            f" Restarting earlier: with the save at {plural(plan.after, 'step')}." if plan else ""
         )
+        self._announcer.say(
+            f"fails about every {plural(steps, 'step')}; each restart costs"
+            f" {duration(seconds)}{ends}.{early}"
+        )
+
+    @property
+    def planned_restart(self) -> PlannedRestart | None:
+        """When the next attempt is best restarted, before it fails; None: not before."""
+        may = self._checkpoints.can_resume and not self._checkpoints.is_unproven
+        if self._options.observe or self._services.hosts is not None or not may:
+            return None
+        return self._rhythm.plan(self._strategies.strategy, on_request=self._saves_on_request)
 
     def _offer_seed(self) -> None:
         """Name the option by which a fault that depends on the order of the data may be avoided."""
@@ -285,27 +332,20 @@ class AttemptReview:
             return ""
 
     def _announce(self, failure: Failure, end: AttemptEnd) -> None:
-        if self.backoff.repeats and self._strategies.clears(failure):
+        if self.is_routine or (self.backoff.repeats and self._strategies.clears(failure)):
             self._announcer.note(f"{failure.title} again ({failure.kind}).")
             return
         ended_by = end.exit.signal if end.exit and end.outcome is not Outcome.HUNG else None
         step = f" at step {end.last_step:,}" if end.last_step else ""
-        if failure.kind == FailureKind.SCRIPT_ERROR:
-            seen = hide_secrets(failure.seen[0]) if failure.seen else failure.title
-            place = failure.line or failure.fingerprint.place
-            at = f" ({place})" if place else ""
-            self._announcer.say(f"error in the script: {seen}{at}.", style=RED)
-        elif failure.kind == FailureKind.SCRIPT_EXIT:
-            code = end.exit.code if end.exit else None
-            self._announcer.say(
-                f"the script exited with code {code}{step}; not retried.", style=RED
-            )
-        elif failure.kind == FailureKind.INTERRUPTED:
-            name = f"{signal_name(ended_by)} " if ended_by else ""
-            self._announcer.say(
-                f"somebody ended the script: {name}({exit_code(end)}){step}; not retried.",
-                style=RED,
-            )
+        if failure.kind in THE_SCRIPTS_OWN:
+            self._unsaid = f"{_own_words(failure, ended_by)}{step}"
+        elif self._strategies.clears(failure):
+            killed = failure.kind == FailureKind.KILLED
+            stop = f". To stop: rocsteady stop {self._spec.run.name}" if killed else ""
+            self._unsaid = f"{in_detail(failure)}{step}{stop}"
+            self._announce_what_to_lower(failure.kind)
+        elif end.found is not None:
+            self._announcer.note(f"{failure.title}{step} ({failure.kind}).")  # it was said: hung
         elif failure.kind != FailureKind.UNKNOWN:
             at = f", in {failure.line}" if failure.line else ""
             self._announcer.say(f"{failure.title}{step}{at} ({failure.kind}).", style=RED)
@@ -324,7 +364,7 @@ class AttemptReview:
             names = " or ".join(f"{name} (now {value:,})" for name, value in found[:2])
             self._announcer.say(f"to use less memory, lower {names}.")
 
-    def _announce_end(self, choice: RemedyChoice) -> None:
+    def _announce_end(self, choice: RemedyChoice, kind: str) -> None:
         """Announce what was not tried, and what a person can do, if this is the end."""
         if choice.strategy is not None:
             return
@@ -333,8 +373,25 @@ class AttemptReview:
             self._announcer.note(f"not tried: {remedy}: {why}.")
         if untried:
             self._announcer.say(f"not tried: {', '.join(name for name, _ in untried)}.")
-        if choice.person is not None:
+        if choice.person is not None and kind not in THE_SCRIPTS_OWN:
             self._announcer.say(" ".join([choice.person.text, *choice.person.commands]))
+
+
+def _has_saved(end: AttemptEnd) -> bool:
+    """Return whether an attempt saved, unless that cannot be seen; the first need not have."""
+    saves = len(end.saves) - bool(end.saved.failed)
+    return saves > 0 or not end.start or not end.heartbeats
+
+
+def _own_words(failure: Failure, ended_by: int | None) -> str:
+    """Return how a script ended itself, or somebody else did."""
+    if failure.kind == FailureKind.SCRIPT_EXIT:
+        return "the script ended itself, without an error"
+    if failure.kind == FailureKind.INTERRUPTED:
+        return f"somebody ended the script{f' ({signal_name(ended_by)})' if ended_by else ''}"
+    seen = hide_secrets(failure.seen[0]) if failure.seen else failure.title
+    place = failure.line or failure.fingerprint.place
+    return f"error in the script: {seen}{f' ({place})' if place else ''}"
 
 
 LOG_TAIL = 1024 * 1024  # bytes
@@ -390,7 +447,7 @@ def collect_symptoms(context: AttemptContext, services: Services, end: AttemptEn
             for raised in end.raised
         ),
         variables=services.known_variables,
-        disk_free=_free(context.spec.folder),
+        disk_free=_free(context.spec.folder, end.saved.failed),
         gpu_taken=held_by_others(end.processes),
         exits=bool(end.heartbeats) and all(it.ended and not it.raised for it in end.heartbeats),
         gpu=context.strategy.device != CPU and (bool(end.members.all_gpus) or _other_gpu()),
@@ -414,13 +471,18 @@ def log_tail(path: Path) -> str:
     return without_stopped_line(STAMP.sub(b"", tail).decode("utf-8", "replace"))
 
 
-def _free(folder: Path) -> int | None:
-    """Return the least that is free where a script writes: its folder, and disks mounted below."""
+def _free(folder: Path, failed: str) -> int | None:
+    """Return the least that is free where a script writes: its folder, and disks mounted below.
+
+    ``failed``: a file that could not be saved, which may be anywhere else.
+    """
     free: list[int] = []
 
     def look() -> None:
         device = folder.stat().st_dev
         free.append(shutil.disk_usage(folder).free)
+        if failed:
+            free.append(shutil.disk_usage(Path(failed).parent).free)
         paths = [path for path in islice(folder.iterdir(), MAX_FOLDERS) if path.is_dir()]
         others = [path for path in paths if path.stat().st_dev != device]
         free.extend(shutil.disk_usage(path).free for path in others)

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import glob
 from collections.abc import Iterable, Iterator
+from itertools import chain
 from pathlib import Path
 
 import msgspec
 from rocsteady_train.checkpoints.folder import is_ours
 
 from rocsteady.errors import RocsteadyError
-from rocsteady.hangs.heartbeat_pages import CheckpointRead
+from rocsteady.hangs.heartbeat_pages import CheckpointRead, SavedFiles
 from rocsteady.model import Value
 from rocsteady.run.attempt_end import AttemptEnd
+from rocsteady.run.backoff import mounts, responds
 from rocsteady.run.job.done_when import CLOCK_GRAIN
 from rocsteady.run.job.resume import (
     NANOSECONDS,
@@ -28,7 +30,14 @@ from rocsteady.run.job.resume import (
     whole_checkpoints,
 )
 from rocsteady.run.job.values import Job, Resume
-from rocsteady.run.own_checkpoints import OwnCheckpoint, own_checkpoints, set_aside, usable
+from rocsteady.run.own_checkpoints import (
+    OwnCheckpoint,
+    checkpoints_in,
+    holder,
+    own_checkpoints,
+    set_aside,
+    usable,
+)
 from rocsteady.run.progress import EPOCH, READ, SAVED
 from rocsteady.run.restart_preparation import StartsAt
 from rocsteady.run.resume_detection import How, ResumeMethod, detect_resume
@@ -37,6 +46,8 @@ from rocsteady.run.run_end import last_epoch_printed
 from rocsteady.store.redaction import shown_command
 from rocsteady.store.values import Run
 from rocsteady.system.real_path import real_path
+
+MAX_OUTSIDE = 5  # folders outside of the run's own in which checkpoints are looked for
 
 
 class Steps(Value, frozen=True, kw_only=True):
@@ -84,6 +95,10 @@ class Checkpoints:
         self.others_write = False  # checkpoints: the first rank may be on another host
         self._began, self._attempts = began, 0
         self._observed = False  # that the script finds by itself what the run has written
+        saved = saved_method(records)
+        self._outside = [Path(folder) for folder in saved.outside] if saved else []
+        self._mounts = mounts()
+        self._not_seen: tuple[AttemptEnd | None] | None = None  # whose checkpoints
 
     def begin(self) -> None:
         """Write down what was there before the run."""
@@ -115,7 +130,11 @@ class Checkpoints:
         """
         if self.method.how is How.UNKNOWN:
             return ()
-        found = own_checkpoints(self.folder, self._since)
+        self._not_seen = None
+        if self.gone is not None:  # what is known of them stays
+            self._not_seen = (end,)
+            return ()
+        found = self._written()
         good = usable(found)
         moved = []
         for each in found:
@@ -125,6 +144,42 @@ class Checkpoints:
         if self.method.how is not How.COMMAND:
             self._take_up(good if self._can_prove(end) else ())
         return tuple(moved)
+
+    def take_stock_again(self) -> tuple[str, ...]:
+        """Look for what could not be looked for, as its drive was gone."""
+        return self.take_stock(*self._not_seen) if self._not_seen else ()
+
+    def _written(self) -> tuple[OwnCheckpoint, ...]:
+        """Return what the run has written and may be a checkpoint, the newest first."""
+        outside = [checkpoints_in(folder, self._since) for folder in self._outside]
+        found = [*own_checkpoints(self.folder, self._since), *chain.from_iterable(outside)]
+        return tuple(sorted(found, key=lambda each: each.written, reverse=True))
+
+    def saved_in(self, saved: SavedFiles) -> None:
+        """Take up where the script saved, if that is outside of the run's folder."""
+        folder = self.folder.resolve()
+        places = (holder(Path(place)) for place in saved.folders)
+        new = [place for place in places if not place.is_relative_to(folder)]
+        kept = dict.fromkeys([*self._outside, *new])
+        if list(kept) == self._outside:
+            return
+        self._outside = list(kept)[-MAX_OUTSIDE:]
+        method = saved_method(self._records) or SavedMethod(method=self.method)
+        outside = tuple(map(str, self._outside))
+        save_method(msgspec.structs.replace(method, outside=outside), self._records)
+
+    @property
+    def gone(self) -> Path | None:
+        """The folder with checkpoints that does not answer, or whose drive is not mounted."""
+        missing = self._mounts - mounts() if self._outside else set()
+        return next(
+            (
+                folder
+                for folder in self._outside
+                if any(map(folder.is_relative_to, missing)) or not responds(folder)
+            ),
+            None,
+        )
 
     def _can_prove(self, end: AttemptEnd | None) -> bool:
         """Return whether the script can be watched for reading a checkpoint, and may be told to."""
@@ -185,11 +240,13 @@ class Checkpoints:
         """
         wrote = self._wrote or self.others_write
         own = self._observed or (bool(self.argument) and wrote)
-        return self.job.resume is not None or own
+        return self.job.resume is not None or own or self._not_seen is not None
 
     @property
     def beginning(self) -> StartsAt:
         """Where the next attempt begins."""
+        if self._not_seen is not None:
+            return StartsAt.CHECKPOINT
         if self.job.resume is None:
             return StartsAt.BY_ITSELF if self.can_resume else StartsAt.UNABLE
         return StartsAt.CHECKPOINT if self.newest() else StartsAt.NONE_YET
@@ -200,6 +257,14 @@ class Checkpoints:
         newest = self.newest()
         found = stamp(self.folder, newest.path) if newest else None
         return found.size if found else 0
+
+    def newest_saved(self) -> float:
+        """Return when the newest whole checkpoint was written, while the script goes on."""
+        if self.method.how is How.UNKNOWN:
+            newest = self.newest()
+            return newest.written if newest else 0.0
+        good = usable(self._written())
+        return good[0].written / NANOSECONDS if good else 0.0
 
     def started(self) -> None:
         """Forget what was read: the attempt that starts may change it."""

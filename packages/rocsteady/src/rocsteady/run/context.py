@@ -18,6 +18,7 @@ from rocsteady.run.announcer import Announcer
 from rocsteady.run.injection import Injection
 from rocsteady.run.job.resume import Origin
 from rocsteady.run.job.values import Job
+from rocsteady.run.planned_restart import PlannedRestart
 from rocsteady.run.processes import Engine, start_command
 from rocsteady.run.stop_requests import StopRequests
 from rocsteady.run.torchrun import AgentLink
@@ -91,6 +92,7 @@ class AttemptContext(Value, frozen=True, kw_only=True):
     resumed: bool = False  # it goes on from a checkpoint
     save_after: int | None = None  # steps, where earlier attempts did not come to a save
     between_failures: float | None = None  # seconds, as earlier runs here showed
+    planned_restart: PlannedRestart | None = None
 
     @property
     def saving(self) -> dict[str, str]:

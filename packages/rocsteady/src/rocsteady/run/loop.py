@@ -19,7 +19,7 @@ from rocsteady_train.inside.wire import FAULTS
 from rocsteady.errors import CommandError, JournalError, LauncherError, RocsteadyError
 from rocsteady.exit_codes import PERSON_NEEDED, RETRY
 from rocsteady.hangs.heartbeat_pages import Resumes
-from rocsteady.model import Failure, IntentKind, Next, Outcome, RunOutcome, Strategy
+from rocsteady.model import Failure, FailureKind, IntentKind, Next, Outcome, RunOutcome, Strategy
 from rocsteady.run.attempt import Attempt
 from rocsteady.run.attempt_end import AttemptEnd, is_failure
 from rocsteady.run.attempt_review import AttemptReview
@@ -201,7 +201,14 @@ class Supervisor:
                 number,
                 beginning=self._checkpoints.beginning,
                 wait=self._review.backoff.wait(self._checkpoints.room),
+                routine=self._review.is_routine,
             )
+            gone = self._checkpoints.gone
+            if gone is not None and not self._stop_requests.stop:
+                decision = self._review.gave_up(f"{gone} is gone", FailureKind.STORAGE_UNAVAILABLE)
+                return run_end.conclude(end, decision, self._records.incidents, number - first + 1)
+            for line in self._checkpoints.take_stock_again():
+                self._announcer.say(line)
         self._stop_deadline.reacted()
         return run_end.stopped()
 
@@ -317,6 +324,7 @@ class Supervisor:
                 resumed=bool(start.before.key),
                 save_after=self._review.starts.save_after,
                 between_failures=self._between_failures,
+                planned_restart=self._review.planned_restart,
                 strategy=self._strategies.strategy,
             )
             self._deadline_monitor.begin(start.number)
@@ -344,6 +352,7 @@ class Supervisor:
             step_times=self._step_times,
             on_sample=self._seen,
             on_resumes=self._script_resumes,
+            newest_saved=self._checkpoints.newest_saved,
             trial=self._trial,
             leaves=self._leaves,
         )
@@ -397,7 +406,8 @@ class Supervisor:
         end = msgspec.structs.replace(end, start=before.key)
         if end.own_step is None and before.key and end.heartbeats:
             end = msgspec.structs.replace(end, unsure=max(1, before.most - before.least))
-        if not is_failure(end):
+        self._checkpoints.saved_in(end.saved)
+        if not is_failure(end) and end.outcome is not Outcome.PLANNED:
             return end
         for line in self._checkpoints.take_stock(end):
             self._announcer.say(line)

@@ -13,15 +13,17 @@ import re
 import struct
 import zipfile
 from collections.abc import Iterable, Iterator
+from itertools import islice
 from pathlib import Path
 
+from msgspec.structs import replace
 from rocsteady_train.checkpoints import folder as checkpoint_folder
 from rocsteady_train.checkpoints.integrity import MODELS, TORCH_SAVED, ZIP, wrong_with_model
 from rocsteady_train.untrusted_file import open_regular, read_head
 
 from rocsteady.errors import RocsteadyError
 from rocsteady.model import Value
-from rocsteady.run.backup import written_files
+from rocsteady.run.backup import CLOCK_GRAIN, written_files
 from rocsteady.run.job.done_when import kind_of, what_is_wrong
 
 LENGTH = struct.Struct("<Q")  # of the header of a safetensors file
@@ -31,6 +33,7 @@ STEP_FOLDER = re.compile(r"(?:checkpoint|ckpt|step|epoch|iter|global_step)[-_=]?
 IN_FOLDERS = (".metadata", "trainer_state.json", "train_state.json", "random_states_0.pkl")
 POINTER = "latest"  # of DeepSpeed: a file that names the newest of the folders beside it
 _STATE = re.compile(rb"param_groups|optim|exp_avg", re.IGNORECASE)
+MAX_ENTRIES = 10_000  # of a folder
 BEST = re.compile(r"(?i)best")
 
 
@@ -52,6 +55,31 @@ def own_checkpoints(folder: Path, since: float) -> tuple[OwnCheckpoint, ...]:
         return ()
     found = [_judged(path, folder) for path in dict.fromkeys(_units(written, folder))]
     return tuple(sorted(filter(None, found), key=lambda each: each.written, reverse=True))
+
+
+def checkpoints_in(folder: Path, since: float) -> tuple[OwnCheckpoint, ...]:
+    """Return those in a folder outside of the run's own, by absolute paths, the newest first.
+
+    It may be large, on a drive that is slow: only files in it and in folders of steps count.
+    """
+    try:
+        entries = list(islice(folder.iterdir(), MAX_ENTRIES))
+        paths = [
+            path
+            for entry in entries
+            for path in (entry.iterdir() if _is_step_folder(entry) else (entry,))
+            if path.stat().st_mtime >= since - CLOCK_GRAIN and path.is_file()
+        ]
+    except OSError:
+        return ()
+    found = [_judged(path, folder) for path in dict.fromkeys(_units(paths, folder))]
+    whole = [replace(each, path=folder / each.path) for each in found if each is not None]
+    return tuple(sorted(whole, key=lambda each: each.written, reverse=True))
+
+
+def holder(folder: Path) -> Path:
+    """Return the folder with all checkpoints, where each is a folder of its own."""
+    return folder.parent if _is_step_folder(folder) else folder
 
 
 def usable(found: Iterable[OwnCheckpoint]) -> tuple[OwnCheckpoint, ...]:

@@ -114,7 +114,7 @@ def recover(base: Decision, end: AttemptEnd, history: History) -> Decision:
         )
         kind = history.situation.failure.kind
         decision = joined(base, proposal, kind=kind, attempts=history.attempts)
-        if decision.waits:
+        if decision.waits or (history.gave_up and decision.next is not Next.END):
             return _waiting(decision, proposal, kind, history)
     decision = _past_checkpoint(decision, base, proposal, end, history)
     return msgspec.structs.replace(decision, proposal=proposal, gpu_failed=history.gpu_failed)
@@ -198,7 +198,7 @@ def _past_checkpoint(
     return decision
 
 
-def base_decision(  # noqa: PLR0911 - one return a reason
+def base_decision(  # noqa: C901, PLR0911 - one return a reason
     end: AttemptEnd, options: RunOptions, *, attempts: int, can_resume: bool
 ) -> Decision:
     """Choose between an end and the same again. Whether exit code 0 means done is not judged."""
@@ -207,6 +207,12 @@ def base_decision(  # noqa: PLR0911 - one return a reason
         return Decision(next=Next.AGAIN, why="other hosts restarted the job", code=PERSON_NEEDED)
     if end.outcome is Outcome.LEFT:
         return Decision(next=Next.AGAIN, why="no option of the plan is left", code=PERSON_NEEDED)
+    if end.outcome is Outcome.PLANNED:
+        return Decision(
+            next=Next.AGAIN,
+            why="restarting right after a save: the next failure is near",
+            code=code,
+        )
     if end.outcome is Outcome.STOPPED:
         return Decision(next=Next.END, why="stopped by the user", code=code)
     if end.outcome is Outcome.AT_EXIT:

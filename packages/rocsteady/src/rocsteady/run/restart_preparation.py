@@ -11,7 +11,7 @@ from pathlib import Path
 from rocsteady.errors import RocsteadyError
 from rocsteady.model import Next, Outcome
 from rocsteady.run.attempt_end import AttemptEnd
-from rocsteady.run.backoff import Wait
+from rocsteady.run.backoff import LONGEST_WAIT, Wait
 from rocsteady.run.backup import back_up, wrote_model
 from rocsteady.run.context import RunSpec, Services
 from rocsteady.run.options import RunOptions
@@ -50,7 +50,8 @@ class Restart:
         self._announcer, self._stop_requests = services.announcer, services.stop_requests
         self._gpu_trouble = gpu_trouble
         self._since = Stopwatch()
-        self.repeats = False  # the next attempt only tries whether something has cleared up
+        self._told_of_copies = False
+        self.repeats = False  # nothing new is to be said of the next attempt
 
     def take_over(self, earlier: RunRecord) -> None:
         """Refuse to take over a run that cannot resume, if that would overwrite its work."""
@@ -63,25 +64,35 @@ class Restart:
             f" rocsteady run --resume never -- {shown_command(self._run.command)}"
         )
 
-    def prepare(
-        self, end: AttemptEnd, decision: Decision, number: int, *, beginning: StartsAt, wait: Wait
+    def prepare(  # noqa: PLR0913 - what ended, what comes next, and how
+        self,
+        end: AttemptEnd,
+        decision: Decision,
+        number: int,
+        *,
+        beginning: StartsAt,
+        wait: Wait,
+        routine: bool = False,  # it fails as it did before, and that was announced
     ) -> None:
         """Get ready for the next attempt."""
         quick = end.seconds < self._timing.quick_crash.total_seconds()
         crashed_again = quick and end.outcome is Outcome.BY_ITSELF and wait.repeats
         waits = wait.seconds > 0 and (decision.waits or crashed_again)
-        self.repeats = decision.waits and wait.repeats
+        self.repeats = (decision.waits and wait.repeats) or routine
         if decision.waits and waits and wait.first:
+            tries = f"next try in {duration(wait.seconds)}, then ever more rarely, "
+            tries = "" if wait.seconds > LONGEST_WAIT.total_seconds() else tries
             self._announcer.say(
-                f"waiting: next try in {duration(wait.seconds)}, then at growing intervals, for up"
-                f" to {duration(wait.limit)}. To stop: rocsteady stop {self._run.name}"
+                f"waiting: {wait.trouble}; {tries}for up to {duration(wait.limit)}."
+                f" To stop: rocsteady stop {self._run.name}"
             )
         if not self.repeats:
             self._announce(end, decision, number + 1, beginning)
+        nothing_made = bool(end.heartbeats) and not end.last_step
         if decision.next is Next.AGAIN_FROM_SCRATCH:
             self._back_up(number)
         elif beginning is StartsAt.UNABLE:
-            self._back_up(number, at_most=MAX_UNASKED_BYTES)
+            self._back_up(number, at_most=MAX_UNASKED_BYTES, quietly=nothing_made)
         left = wait_until_free(end.processes, self._timing.kfd_within)
         if left:
             uses = "process of the last attempt still uses"
@@ -109,8 +120,8 @@ class Restart:
                 f"attempt {number} runs the same command, which resumes on its own; it repeats"
                 " the steps since the script's last checkpoint."
             )
-        elif beginning is not StartsAt.CHECKPOINT:
-            steps = f"{end.last_step:,} steps" if end.last_step else "all the work"
+        elif beginning is not StartsAt.CHECKPOINT and end.last_step:
+            steps = plural(end.last_step, "step")
             self._announcer.say(f"attempt {number} starts from the beginning and repeats {steps}.")
 
     def _check_gpu(self) -> None:
@@ -135,7 +146,7 @@ class Restart:
                 f" --resume {self._run.name}"
             )
 
-    def _back_up(self, number: int, at_most: int | None = None) -> None:
+    def _back_up(self, number: int, at_most: int | None = None, *, quietly: bool = False) -> None:
         """Keep what the script wrote: it may write over it, or add the same rows again."""
         written = self._since.earliest(self._run.started)
         target = Path(self._run.folder) / f"aside-{number}"
@@ -148,8 +159,14 @@ class Restart:
         )
         copied = f"backed up to {near(target)}" if aside.folder else "too large to back up"
         verb = "was" if aside.files == 1 else "were"
-        self._announcer.say(f"{count} written by the run {verb} {copied}: {names}.")
-        self._announcer.say("rows that the script appends to these files will appear twice.")
+        if quietly or self._told_of_copies:
+            tell = self._announcer.note
+        else:
+            tell, self._told_of_copies = self._announcer.say, True
+        tell(
+            f"{count} written by the run {verb} {copied}: {names}."
+            " What the script appends to them will be in them twice."
+        )
 
     def _sleep(self, wait: Wait) -> None:
         deadline, look = time.monotonic() + wait.seconds, time.monotonic() + LOOK_EVERY

@@ -40,6 +40,7 @@ class SavedMethod(Value, frozen=True, kw_only=True):
 
     method: ResumeMethod
     proven: bool = False  # a restart has read a checkpoint of the run
+    outside: tuple[str, ...] = ()  # folders with its checkpoints, outside of its own
 
 
 def save_method(saved: SavedMethod, records: Path) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 from rocsteady_train.untrusted_file import open_regular, read_tail
 
 from rocsteady.colours import GREEN, RED
+from rocsteady.doctor.knowledge.failures import load_failures
 from rocsteady.exit_codes import PERSON_NEEDED, RETRY
 from rocsteady.model import FailureKind, Outcome, RunOutcome
 from rocsteady.run.attempt_end import AttemptEnd
@@ -72,8 +73,10 @@ class RunEnd:
             why += "; done_when in rocsteady.toml has no criteria that show the job is done"
         if decision.code != 0 and not proved:
             self._tell_what_is_left()
-            self._announcer.say(f"ended after {took}, {tried}: {why}.", style=RED)
-            self.say_next(self._after(decision))
+            self._announcer.say(
+                f"ended with exit code {decision.code} after {took}, {tried}: {why}.", style=RED
+            )
+            self.say_next(self._after(decision, end))
             return decision.code, RunOutcome.NOT_DONE
         missing = self._missing(end)
         for item in missing:
@@ -109,21 +112,25 @@ class RunEnd:
         if self._announcer.names_run:
             self._announcer.say(f"next: {what or self._report}")
 
-    def _after(self, decision: Decision) -> str:
+    def _after(self, decision: Decision, end: AttemptEnd) -> str:
         if decision.kind == FailureKind.SCRIPT_ERROR:
             return f"fix the error in the script, then: {self._resume()}"
         goes_on = decision.code == RETRY or decision.kind in (
             FailureKind.INTERRUPTED,
             FailureKind.SCRIPT_EXIT,
         )
+        kind = load_failures().kinds.get(decision.kind)
+        if kind is not None and kind.change and end.found and end.found.verdict.place:
+            return f"at {end.found.verdict.place}, {kind.change}, then: {self._resume()}"
+        if kind is not None and kind.meanwhile:
+            return f"{kind.meanwhile}, then: {self._resume()}"
         return self._resume() if goes_on else ""
 
     def _resume(self) -> str:
         again = f"rocsteady run --resume {self._run.name}"
         if self._deadline_monitor.can_resume():
             return again
-        why = "there is no checkpoint that the script is known to resume from"
-        return f"{again} (from the beginning: {why})"
+        return f"{again} (from the beginning)"
 
     def _tell_what_is_left(self) -> None:
         """Announce what a deadline still asks for."""

@@ -172,6 +172,8 @@ class StrategyHistory:
         Only the script's own count tells: steps that were made over again are none.
         """
         further = self._furthest.passes(end.own_step, end.own_counts)
+        if end.heartbeats and not any(beat.step for beat in end.heartbeats):
+            further = False  # it only read what others have saved
         progressed = further or (end.outcome is Outcome.BY_ITSELF and not is_failure(end))
         if progressed and self._changed and self._memory is not None:
             self._memory.helped(

@@ -137,14 +137,41 @@ def _save(original: Any) -> Any:
             phase = -1
             heart.stop(error)
         try:
-            return original(*args, **kwargs)
+            saved = original(*args, **kwargs)
+        except BaseException:
+            _leave_saved(args, kwargs, failed=True)
+            raise
         finally:
             try:
                 heart.end(phase)
             except Exception as error:  # ours, and not the script's business
                 heart.stop(error)
+        _leave_saved(args, kwargs, failed=False)
+        return saved
 
     return _in_place_of(original, save)
+
+
+def _leave_saved(args: Any, kwargs: Any, *, failed: bool) -> None:
+    """Leave the folder of a file that was saved, or could not be, if that says anything new."""
+    try:
+        target = args[1] if len(args) > 1 else kwargs.get("f") or kwargs.get("checkpoint_id")
+        path = target if isinstance(target, (str, os.PathLike)) else getattr(target, "name", None)
+        if not isinstance(path, (str, os.PathLike)) or heart.is_strange():
+            return
+        whole = os.path.abspath(os.fspath(path))
+        folder = os.path.dirname(whole)
+        if folder in _saved_in and not failed:
+            return
+        _saved_in[folder] = None
+        content = {
+            "version": wire.SAVED_VERSION,
+            "folders": list(_saved_in)[-SAVED_FOLDERS:],
+            "failed": whole if failed else "",
+        }
+        page.leave(wire.SAVED_SUFFIX, json.dumps(content).encode())
+    except Exception as error:  # ours, and not the script's business
+        page.note("where it was saved", error)
 
 
 def _serialization(module: Any) -> None:
@@ -290,6 +317,8 @@ def _leave_checkpoint_read(source: object, steps: int) -> None:
 
 
 _read: list[str] = []  # checkpoints
+_saved_in: dict[str, None] = {}  # folders, the latest last
+SAVED_FOLDERS = 20  # that are reported
 
 
 _skip: list[Callable[[CodeType], None]] = []  # Dynamo's own way to do so, once it is imported

@@ -61,6 +61,8 @@ class KnownFailure(Entry, frozen=True, kw_only=True):
     gpu_words: str = ""  # the same, where a GPU may be involved
     rank_words: str = ""  # the same, where there may be several ranks
     clears: bool = False  # it can clear up by itself, so it is waited for
+    change: str = ""  # what to change in the script at the line where it hangs
+    meanwhile: str = ""  # what a person can do while it is waited for, in a few words
     nature: Nature
     component: Component
     sources: tuple[str, ...]  # "owner/repo#number", or the short name of a document
