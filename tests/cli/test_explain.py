@@ -325,14 +325,39 @@ def test_json_of_the_list_has_all_of_each(cli: Rocsteady) -> None:
 
 
 @pytest.mark.parametrize(
+    ("machine", "causes", "steps"),
+    [
+        ("rx9060xt", {"rdna4-training-faults"}, 4),  # and not the step for Strix Halo
+        ("rx7900xtx", set(), 3),  # nor the one for RX 9000 cards
+        ("strix-halo-before", {"gfx1151-kernel", "mes-firmware-broken"}, 4),
+    ],
+)
+def test_why_on_this_machine_and_only_what_is_for_its_gpu(
+    cli: Rocsteady, machine: str, causes: set[str], steps: int
+) -> None:
+    text = (
+        "Memory access fault by GPU node-1 (Agent handle: 0x55) on address 0x7f. Reason: Unknown."
+    )
+    root = ("--root", cli.machine(machine))
+
+    known = json.loads(cli("explain", "--json", text, *root).out)
+    page = cli("explain", text, *root).out
+
+    assert {each["rule"] for each in known["here"]} == causes
+    assert f"\n  {steps}. " in page
+    assert f"\n  {steps + 1}. " not in page
+    assert all(cause in page for cause in causes)
+
+
+@pytest.mark.parametrize(
     ("arguments", "said"),
     [
         (("one", "two"), "two"),
         ((".",), "is a folder"),
         (("--no-such-option", "x"), "--no-such-option"),
         (("--workarounds", "hang", "--root", "nowhere.json"), "nowhere.json"),
-        (("hang", "--root", "."), "need --workarounds"),
-        (("--workarounds", "--python", "python3"), "need --workarounds"),
+        (("cpu", "--root", "."), "need an error message"),
+        (("--workarounds", "--python", "python3"), "need an error message"),
         ((), "TEXT"),
     ],
 )

@@ -204,3 +204,13 @@ def test_amds_wheels_for_a_vega_come_after_those_that_people_train_with(
 
     assert found.offers[0].install.startswith("pip install torch==2.7.1+rocm6.3 ")
     assert all(offer.official == (offer.title == "pytorch.org") for offer in found.offers)
+
+
+@pytest.mark.parametrize("gfx", ["gfx906", "gfx90a", "gfx942", "gfx950", "gfx1250"])
+@pytest.mark.parametrize("system", ["windows", "wsl"])
+def test_what_amd_lists_for_linux_alone_is_offered_there_alone(
+    recorded: Recorded, gfx: str, system: str
+) -> None:
+    assert offered(recorded, gfx).offers
+    assert offered(recorded, gfx, system).offers == ()
+    assert offered(recorded, gfx, system).note

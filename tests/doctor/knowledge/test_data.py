@@ -24,6 +24,7 @@ RULES = list(doctors_knowledge().rules.values())
 OPTIONS = load_other_options()
 HOSTS = {
     "docs.jax.dev",
+    "docs.kernel.org",
     "docs.pytorch.org",
     "github.com",
     "huggingface.co",
@@ -47,7 +48,14 @@ DATE = re.compile(r"20\d\d(-\d\d(-\d\d)?)?")
 FACTS_NO_RULE_NEEDS_YET = {  # there for the rules that come next, or for the doctor itself
     "driver.loaded",
     "driver.version",
+    "gpu.address",
+    "gpu.firmware",
+    "gpu.link_errors",
+    "gpu.link_speed",
+    "gpu.memory_corrections",
+    "gpu.used_gib",
     "gpu.vram_gib",
+    "gpu.xgmi_peers",
     "rocm.version",
     "torch.arches",
     "torch.hip",

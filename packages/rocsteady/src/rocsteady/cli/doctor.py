@@ -29,13 +29,23 @@ from rocsteady.suggestions import no_such
 NOTHING_BLOCKS, SOMETHING_BLOCKS = 0, 1
 ALL_ACT, SOME_DO_NOT = 0, 1  # variables
 ONE_WORKS, NONE_WORKS = 0, 1  # torch builds
+ALL_MATCH, SOME_DIFFER, UNREADABLE = 0, 1, 3  # machines of a fleet
 PYTHON_VERSION = re.compile(r"3\.\d{1,2}(\.\d{1,2})?")
 LISTED = "To list them: rocsteady doctor --list"
 
 
+class DoctorGroup(CommandGroup):
+    """``--fleet FILES...`` takes all files that follow, so it is a command of its own."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        if "--fleet" in args:
+            args = ["fleet", *(word for word in args if word != "--fleet")]
+        return super().parse_args(ctx, args)
+
+
 @click.group(
     "doctor",
-    cls=CommandGroup,
+    cls=DoctorGroup,
     invoke_without_command=True,
     subcommand_metavar="[env|wheels] [ARGS]...",
 )
@@ -59,6 +69,11 @@ LISTED = "To list them: rocsteady doctor --list"
     help="Write the facts to FILE for sharing, with names and serial numbers removed, and exit.",
 )
 @click.option("--strict", is_flag=True, help="Also exit with code 1 for risks.")
+@click.option(
+    "--fleet",
+    is_flag=True,
+    help="Compare the machines of the FILES that follow, written by --record or --facts --json.",
+)
 @click.pass_context
 def command(  # noqa: PLR0913 - one argument an option
     ctx: click.Context,
@@ -72,6 +87,7 @@ def command(  # noqa: PLR0913 - one argument an option
     facts: bool,
     recording: Path | None,
     strict: bool,
+    fleet: bool,
 ) -> None:
     """Check this machine for problems that affect training, and say how to fix them.
 
@@ -80,6 +96,7 @@ def command(  # noqa: PLR0913 - one argument an option
     Exit code: 0 nothing blocks training, 1 something does, 2 incorrect usage, 3 could not examine
     it.
     """
+    del fleet  # taken by DoctorGroup
     if ctx.invoked_subcommand is not None:
         _refuse_options_before(ctx, ctx.invoked_subcommand)
         return
@@ -181,6 +198,35 @@ def _record(path: Path, view: View, knowledge: Knowledge) -> None:
         "Secrets, serial numbers, host names, user names and home folders were replaced. Read the"
         " file before you send it; nothing was sent."
     )
+
+
+@command.command("fleet", hidden=True)
+@click.argument(
+    "files", nargs=-1, required=True, type=click.Path(exists=True, dir_okay=False, path_type=Path)
+)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@click.pass_context
+def fleet(ctx: click.Context, *, files: tuple[Path, ...], as_json: bool) -> None:
+    """Compare many machines: which match, what one lacks, and which rules fire on some only.
+
+    FILES are recordings (doctor --record) or facts (doctor --facts --json), one a machine.
+
+    Exit code: 0 all machines of a group match, 1 some do not, 2 incorrect usage, 3 a file could
+    not be read.
+    """
+    from rocsteady.doctor.fleet import fleet_report  # noqa: PLC0415 - seldom needed
+    from rocsteady.screens.fleet import render_fleet  # noqa: PLC0415
+
+    report = fleet_report(files, doctors_knowledge())
+    if as_json:
+        show_json(report)
+    else:
+        width, colour = layout(sys.stdout)
+        show(render_fleet(without_secrets(report), width=width, colour=colour))
+    if report.unreadable:
+        ctx.exit(UNREADABLE)
+    differ = any(group.different or group.partial_rules for group in report.groups)
+    ctx.exit(SOME_DIFFER if differ else ALL_MATCH)
 
 
 @command.command("env")

@@ -16,7 +16,8 @@ from rocsteady_train.untrusted_file import read_tail
 
 from rocsteady.cli.options import open_root, python_option, root_option
 from rocsteady.colours import BOLD, DIM
-from rocsteady.doctor.facts import visible_to_a_run
+from rocsteady.doctor.diagnosis import CHECKS, doctors_knowledge, rule_findings
+from rocsteady.doctor.facts import gather, visible_to_a_run
 from rocsteady.doctor.knowledge.failures import (
     FailureKnowledge,
     KnownFailure,
@@ -27,9 +28,10 @@ from rocsteady.doctor.knowledge.failures import (
 )
 from rocsteady.doctor.knowledge.harmful_variables import harmful_variables
 from rocsteady.doctor.knowledge.reader import SLUG, Knowledge, load_knowledge
-from rocsteady.doctor.knowledge.values import Fix
+from rocsteady.doctor.knowledge.values import Fix, Step
 from rocsteady.doctor.machine.machine import Machine, examine
 from rocsteady.doctor.training_gpus import settings
+from rocsteady.doctor.values import Finding
 from rocsteady.errors import ExaminationError
 from rocsteady.failures.classify import Classifier
 from rocsteady.failures.difference import describe_changes
@@ -38,7 +40,7 @@ from rocsteady.failures.remedy import ANY, Remedy, load_remedies
 from rocsteady.failures.situation import FailedAttempt, Situation
 from rocsteady.failures.symptoms import Symptoms
 from rocsteady.model import Certainty, Failure, FailureKind, Fingerprint, Strategy
-from rocsteady.screens.screen import Page, layout, show, show_json
+from rocsteady.screens.screen import Page, layout, show, show_json, without_secrets
 from rocsteady.store.redaction import redactor_here
 from rocsteady.suggestions import no_such
 from rocsteady.system.root import Root
@@ -90,8 +92,8 @@ def command(  # noqa: PLR0913 - one argument an option
 
     Exit code: 0 identified, 1 not identified, 2 incorrect usage.
     """
-    if (root or python) and not (workarounds and text):
-        raise click.UsageError("--root and --python need --workarounds and the ID of a failure")
+    if (root or python) and (text is None or text in load_remedies()):
+        raise click.UsageError("--root and --python need an error message or the ID of a failure")
     if workarounds:
         _show_workarounds(text, open_root(root, python) if text else None, as_json=as_json)
     elif text is None:
@@ -99,10 +101,38 @@ def command(  # noqa: PLR0913 - one argument an option
     elif text in load_remedies():
         _show_workaround(load_remedies()[text], as_json=as_json)
     else:
-        ctx.exit(_show_failure(text, as_json=as_json))
+        ctx.exit(_show_failure(text, open_root(root, python), as_json=as_json))
 
 
-def _show_failure(text: str, *, as_json: bool) -> int:
+class Here(NamedTuple):
+    """What this machine has to do with a failure."""
+
+    findings: tuple[Finding, ...]  # of the doctor, that can be its cause
+    gpus: frozenset[str]  # architectures and families; none where no GPU was found
+
+    def steps(self, fix: Fix) -> list[Step]:
+        """Return what to do, without what is for other GPUs."""
+        steps = (fix, *fix.then)
+        return [it for it in steps if not it.gpus or not self.gpus or self.gpus & {*it.gpus}]
+
+
+def _here(kind: str, root: Root) -> Here:
+    knowledge = doctors_knowledge()
+    try:
+        machine, _ = examine(root, knowledge.variables)
+    except ExaminationError:  # what is known of the failure is worth showing without it
+        return Here((), frozenset())
+    facts = gather(machine, knowledge)
+    found = rule_findings(machine, facts, knowledge, CHECKS).findings
+    names = {gfx for gfx in map(str, facts.values("gpu.gfx")) if gfx in knowledge.arches}
+    families = {knowledge.arches[gfx].family for gfx in names}
+    causes = {rule.id for rule in knowledge.rules.values() if kind in rule.leads_to}
+    return Here(
+        tuple(without_secrets(it) for it in found if it.rule in causes), frozenset(names | families)
+    )
+
+
+def _show_failure(text: str, root: Root, *, as_json: bool) -> int:
     knowledge = load_failures()
     recovered = False
     if text in knowledge.kinds:
@@ -124,19 +154,22 @@ def _show_failure(text: str, *, as_json: bool) -> int:
         if named.kind == FailureKind.UNKNOWN and given == text:
             _refuse_name(text, knowledge)
     failure = msgspec.convert(redactor_here().value(msgspec.to_builtins(named)), Failure)
+    here = _here(failure.kind, root)
     if as_json:
         show_json(
             {
                 "version": 1,
                 "failure": failure,
                 "known": knowledge.kinds[failure.kind],
+                "here": here.findings,
                 "recovered": recovered,
                 "workarounds": _workarounds_for(knowledge.kinds[failure.kind]),
             }
         )
     else:
         width, colour = layout(sys.stdout)
-        show(render(failure, knowledge, width=width, colour=colour, recovered=recovered))
+        page = Page(width, colour=colour)
+        show(render(failure, knowledge, here, page=page, recovered=recovered))
     return NOT_NAMED if failure.kind == FailureKind.UNKNOWN else NAMED
 
 
@@ -184,7 +217,7 @@ def _show_message(message: KnownMessage, line: str, *, as_json: bool) -> None:
     page.paragraph(message.words)
     page.line()
     page.line("What a person can do", style=BOLD)
-    _fix(page, message.fix)
+    _fix(page, message.fix, (message.fix, *message.fix.then))
     _sources(page, message.sources)
     show(str(page))
 
@@ -192,12 +225,11 @@ def _show_message(message: KnownMessage, line: str, *, as_json: bool) -> None:
 def render(
     failure: Failure,
     knowledge: FailureKnowledge,
+    here: Here,
     *,
-    width: int,
-    colour: bool,
+    page: Page,
     recovered: bool = False,
 ) -> str:
-    page = Page(width, colour=colour)
     if failure.kind == FailureKind.UNKNOWN:
         page.paragraph("No known failure was found in this text.", style=BOLD)
         page.paragraph(
@@ -214,7 +246,8 @@ def render(
         page.paragraph(RECOVERED)
     page.paragraph(failure.words)
     page.paragraph(NATURES[kind.nature])
-    _to_do(page, kind)
+    _likely_here(page, here)
+    _to_do(page, kind, here)
     if workarounds := _workarounds_for(kind):
         page.line()
         page.line("Workarounds", style=BOLD)
@@ -246,21 +279,31 @@ def _seen(page: Page, failure: Failure) -> None:
         page.paragraph(f"Also seen: {others}.", indent=2, style=DIM)
 
 
-def _to_do(page: Page, kind: KnownFailure) -> None:
+def _likely_here(page: Page, here: Here) -> None:
+    if not here.findings:
+        return
+    page.line()
+    page.line("Likely cause on this machine", style=BOLD)
+    for finding in here.findings:
+        page.paragraph(f"{finding.summary} ({finding.rule})", indent=2)
+        page.lines(finding.fix.commands, indent=4)
+
+
+def _to_do(page: Page, kind: KnownFailure, here: Here) -> None:
     fix = kind.fix or kind.advice
     if fix is None:
         return
     page.line()
     page.line("What to do", style=BOLD)
-    _fix(page, fix)
+    _fix(page, fix, here.steps(fix))
 
 
-def _fix(page: Page, fix: Fix) -> None:
+def _fix(page: Page, fix: Fix, steps: Sequence[Step]) -> None:
     if fix.check:
         page.paragraph("To check first:", indent=2)
         page.lines(fix.check, indent=4)
-    for number, step in enumerate((fix, *fix.then), start=1):
-        page.paragraph(f"{number}. {step.text}" if fix.then else step.text, indent=2)
+    for number, step in enumerate(steps, start=1):
+        page.paragraph(f"{number}. {step.text}" if len(steps) > 1 else step.text, indent=2)
         here = os.name == "nt" and step.windows
         page.lines(step.windows if here else step.commands, indent=4)
         if step.windows and not here:

@@ -36,10 +36,20 @@ class Match(NamedTuple):
     missing: Seen = ()
 
 
+Answers = dict[tuple[int, tuple[Scalar, ...]], Match]  # by the comparison and the values
+
+
 class Matcher:
+    """``answers`` may be shared by machines: what a comparison says of the same values."""
+
     def __init__(
-        self, facts: Facts, checks: Mapping[str, Callable[[], Seen]], arches: Mapping[str, Arch]
+        self,
+        facts: Facts,
+        checks: Mapping[str, Callable[[], Seen]],
+        arches: Mapping[str, Arch],
+        answers: Answers | None = None,
     ) -> None:
+        self._answers: Answers = {} if answers is None else answers
         self._facts = facts
         self._checks = checks
         self._arches = arches
@@ -77,6 +87,12 @@ class Matcher:
         if self._facts.why_unknown(name):
             return Match(holds=None, missing=(name,))
         values = self._facts.values(name)
+        key = (id(leaf), values)
+        if key not in self._answers:
+            self._answers[key] = self._compared(leaf, name, values)
+        return self._answers[key]
+
+    def _compared(self, leaf: Condition, name: str, values: tuple[Scalar, ...]) -> Match:
         operator = operator_of(leaf)
         if operator == "present":
             return _answer(name, values, holds=bool(values) is leaf.present)

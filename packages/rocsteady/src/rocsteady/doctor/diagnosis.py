@@ -25,7 +25,7 @@ from rocsteady.doctor.checks import (
     wheel_lacks_arch,
     wheel_lacks_one_arch,
 )
-from rocsteady.doctor.condition_match import CannotTell, Match, Matcher, Seen
+from rocsteady.doctor.condition_match import Answers, CannotTell, Match, Matcher, Seen
 from rocsteady.doctor.facts import FACTS, Facts, Scalar, gather
 from rocsteady.doctor.knowledge.gpu_names import card_name, describe, gfx_of
 from rocsteady.doctor.knowledge.reader import Knowledge, load_knowledge, own_folder
@@ -44,6 +44,7 @@ from rocsteady.doctor.values import (
     Unchecked,
 )
 from rocsteady.model import TRIAL, Observation, ProbeOutcome
+from rocsteady.wording import size
 
 Check = Callable[[Machine, Facts, Knowledge], Seen]
 
@@ -114,10 +115,14 @@ class RuleFindings(NamedTuple):
 
 
 def rule_findings(
-    machine: Machine, facts: Facts, knowledge: Knowledge, checks: Mapping[str, Check]
+    machine: Machine,
+    facts: Facts,
+    knowledge: Knowledge,
+    checks: Mapping[str, Check],
+    answers: Answers | None = None,
 ) -> RuleFindings:
     bound = {name: partial(check, machine, facts, knowledge) for name, check in checks.items()}
-    matcher = Matcher(facts, bound, knowledge.arches)
+    matcher = Matcher(facts, bound, knowledge.arches, answers)
     result = RuleFindings([], [], set())
     for rule in knowledge.rules.values():
         try:
@@ -214,11 +219,25 @@ def brief(machine: Machine, facts: Facts, knowledge: Knowledge) -> Brief:
     return Brief(
         gpus=describe(machine.gpus.gpus, knowledge),
         other_gpus=_other_gpus(machine, knowledge),
+        gpu_use=_gpu_use(machine),
         system=_system(machine),
         python=f"environment {python.prefix} ({python.chosen})" if python else "",
         torch=f"{torch.version}, Python {python.version}" if torch and python else "",
         torch_code=_torch_code(machine, facts),
     )
+
+
+def _gpu_use(machine: Machine) -> tuple[str, ...]:
+    """Return how much memory is free on which GPU, and who holds the rest."""
+    alike: dict[str, list[str]] = {}
+    for number, gpu in enumerate(machine.gpus.gpus):
+        whole = gpu.gtt_bytes if gpu.integrated else gpu.vram_bytes
+        if whole and gpu.used_bytes is not None:
+            text = f"{size(max(whole - gpu.used_bytes, 0))} of {size(whole)} free"
+            users = (user for user in machine.gpus.users if user.node == gpu.node)
+            text += "".join(f", {size(it.used_bytes)} used by pid {it.pid}" for it in users)
+            alike.setdefault(text, []).append(str(number))
+    return tuple(f"GPU {', '.join(numbers)}: {text}" for text, numbers in alike.items())
 
 
 def trains_on(machine: Machine, facts: Facts, findings: Sequence[Finding]) -> ComputeDevice:

@@ -58,6 +58,14 @@ FACTS: Mapping[str, str] = {
     "gpu.peers": "direct or redirected, by ACS; one value a card where root may read it",
     "gpu.mes": "version of the scheduler's firmware, such as 0x83; one value a GPU",
     "gpu.processes": "processes that compute on GPUs now",
+    "gpu.firmware": "component and version, such as mes 0x83; one value a GPU and component",
+    "gpu.link_speed": "GT/s of a PCIe lane, one value a discrete card that is awake",
+    "gpu.link_errors": "PCIe errors since boot that were not corrected, one value a GPU",
+    "gpu.memory_errors": "uncorrectable errors that the driver counts (RAS), one value a GPU",
+    "gpu.memory_corrections": "correctable errors that it counts, one value a GPU",
+    "gpu.xgmi_peers": "GPUs that it reaches by XGMI, one value a GPU",
+    "gpu.used_gib": "memory in use, by anyone; one value a GPU",
+    "gpu.address": "on the PCI bus, one value a GPU",
     "rocm.version": "one value an install of the system",
     "torch.installed": "whether the environment that trains has torch",
     "torch.version": "without the local tag",
@@ -101,6 +109,9 @@ class Facts:
 
     def cannot_tell(self, name: str, why: str) -> None:
         self._unknown[name] = why
+
+    def names(self) -> Iterable[str]:
+        return self._values
 
     def values(self, name: str) -> tuple[Scalar, ...]:
         return self._values.get(name, ())
@@ -207,6 +218,16 @@ def _gpus(facts: Facts, machine: Machine, knowledge: Knowledge) -> None:
     named = {True: "redirected", False: "direct", None: None}
     facts.know("gpu.peers", (named[it] for it in redirected))
     facts.know("gpu.mes", (_mes(gpu.firmware.get("mes", "")) for gpu in survey.gpus))
+    firmware = (f"{name} {it}" for gpu in survey.gpus for name, it in gpu.firmware.items())
+    facts.know("gpu.firmware", firmware)
+    facts.know("gpu.link_speed", (gpu.link.speed for gpu in cards.values() if gpu.link))
+    facts.know("gpu.link_errors", (gpu.link_errors for gpu in survey.gpus))
+    facts.know("gpu.memory_errors", (gpu.uncorrected_errors for gpu in survey.gpus))
+    facts.know("gpu.memory_corrections", (gpu.corrected_errors for gpu in survey.gpus))
+    facts.know("gpu.xgmi_peers", (gpu.xgmi_peers for gpu in survey.gpus))
+    used = (gpu.used_bytes for gpu in survey.gpus)
+    facts.know("gpu.used_gib", (None if it is None else it / GIB for it in used))
+    facts.know("gpu.address", (gpu.pci_address or None for gpu in survey.gpus))
     places = (str(place) for place, gpu in enumerate(survey.gpus) if not gpu.integrated)
     facts.know("gpu.discrete.indices", [",".join(places) or None])
     facts.know("gpu.visible.count", [len(visible(machine))])

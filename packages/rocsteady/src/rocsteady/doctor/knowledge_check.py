@@ -49,6 +49,11 @@ def knowledge_problems(folder: Path = DATA) -> tuple[EntryProblem, ...]:
     found = [*dict.fromkeys((*knowledge.ignored, *data.ignored))]
     for rule in knowledge.rules.values():
         found += (f"rules: {rule.id}: {problem}" for problem in _rule_problems(rule, knowledge))
+        found += (
+            f"rules: {rule.id}: leads_to: {kind!r} is not in failures.toml"
+            for kind in rule.leads_to
+            if kind not in failures.kinds
+        )
     for kind in failures.kinds.values():
         fix = kind.fix or kind.advice
         if fix is None or 1 + len(fix.then) < STEPS:

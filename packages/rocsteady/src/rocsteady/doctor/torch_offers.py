@@ -12,7 +12,7 @@ from datetime import date
 
 from rocsteady.doctor.diagnosis import rule_findings
 from rocsteady.doctor.facts import FACTS, PYTORCH_INDEX, Facts, Scalar
-from rocsteady.doctor.knowledge.hardware import WheelIndex, WheelRelease
+from rocsteady.doctor.knowledge.hardware import Arch, WheelIndex, WheelRelease
 from rocsteady.doctor.knowledge.reader import Knowledge
 from rocsteady.doctor.knowledge.values import Severity
 from rocsteady.doctor.knowledge_state import is_out_of_date, last_checked
@@ -47,7 +47,7 @@ def torch_offers(  # noqa: PLR0913 - each is asked for by itself
         *reversed(knowledge.wheels),
     )
     for wheel in rows:
-        why_not = _why_not(wheel, gfx, system, python)
+        why_not = _why_not(wheel, knowledge.arches[gfx], system, python)
         if why_not:
             left_out[why_not] += 1
         else:
@@ -81,12 +81,15 @@ def _note(knowledge: Knowledge, gfx: str, system: str) -> str:
     if system == WSL and gfx not in _listed_for_wsl(knowledge):
         return f"AMD does not list {gfx} for WSL. This does not apply to native Linux."
     arch = knowledge.arches[gfx]
+    if arch.systems and system not in arch.systems:
+        return f"AMD lists {gfx} for Linux only."
     return arch.note or (arch.linux_note if system == "linux" else "")
 
 
-def _why_not(wheel: WheelRelease | WheelIndex, gfx: str, system: str, python: str) -> str:
+def _why_not(wheel: WheelRelease | WheelIndex, arch: Arch, system: str, python: str) -> str:
+    gfx = arch.gfx
     systems = wheel.systems if isinstance(wheel, WheelIndex) else ("linux", WSL)
-    if system not in systems:
+    if system not in systems or (arch.systems and system not in arch.systems):
         return f"not for {system}"
     if gfx not in wheel.arches:
         return f"no code for {gfx}"

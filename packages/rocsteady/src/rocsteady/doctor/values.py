@@ -50,6 +50,7 @@ class Brief(Value, frozen=True, kw_only=True):
     system: str
     python: str  # the environment that trains and how it was found; "" if none was
     torch: str  # "" if there is none
+    gpu_use: tuple[str, ...] = ()  # memory that is free, and who holds the rest
     torch_code: str  # what GPUs it has code for and how that is known; "" if that is not known
 
 

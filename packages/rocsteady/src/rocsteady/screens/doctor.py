@@ -109,6 +109,8 @@ def _head(page: Page, diagnosis: Diagnosis) -> None:
     machine = diagnosis.machine
     for index, gpu in enumerate((*machine.gpus, *machine.other_gpus) or ("no AMD GPU",)):
         page.row("" if index else "GPU", gpu, column=LABEL)
+    for use in machine.gpu_use:
+        page.row("", use, column=LABEL)
     page.row("System", machine.system, column=LABEL)
     page.row("PyTorch", machine.torch or "not found", column=LABEL)
     for detail in (machine.torch_code, machine.python):

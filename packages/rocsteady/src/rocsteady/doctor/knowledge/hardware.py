@@ -16,6 +16,7 @@ class Arch(Entry, frozen=True, kw_only=True):
     name: str
     generic: str = ""  # LLVM's generic target that runs on it, if there is one
     cards: tuple[str, ...] = ()  # products that AMD or LLVM name for it
+    systems: tuple[str, ...] = ()  # linux, wsl, windows: where AMD supports it; none: any
     note: str = ""  # for somebody who looks for a build and finds none
     linux_note: str = ""  # the same, where ROCr reads the variable that it names
     sources: tuple[str, ...] = ()  # of the products and the note

@@ -58,6 +58,7 @@ class Rule(Entry, frozen=True, kw_only=True):
     effect: Effect | None = None  # of the variables in ``when``, where it is not that they harm
     example: dict[str, Scalar | tuple[Scalar, ...]] = msgspec.field(default_factory=dict)
     # facts of a machine on which it holds, where no recorded machine has it; the rest is not known
+    leads_to: tuple[str, ...] = ()  # failures of failures.toml that it can be the cause of
     training_hung: bool = False  # training that nothing blocks was seen to hang on these machines
 
 

@@ -77,6 +77,7 @@ class Step(Value, frozen=True, kw_only=True):
     text: str
     commands: tuple[str, ...] = ()
     windows: tuple[str, ...] = ()  # what to type in PowerShell instead, where that differs
+    gpus: tuple[str, ...] = ()  # architectures or families that it is for; none: for any
 
 
 class Fix(Step, frozen=True, kw_only=True):
@@ -86,4 +87,5 @@ class Fix(Step, frozen=True, kw_only=True):
     needs: tuple[Need, ...] = ()
     verify: str = ""  # how to see that it worked
     check: tuple[str, ...] = ()  # commands that only look, to be typed first
+    mends: bool = True  # False: the GPU stays out of use, and this is what to do instead
     then: tuple[Step, ...] = ()  # in this order, if the first did not help

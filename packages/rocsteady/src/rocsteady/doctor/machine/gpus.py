@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from rocsteady.doctor.machine.view import View, whole_number
 from rocsteady.model import Value
@@ -24,6 +24,8 @@ MARKETING_NAMES = "/usr/share/libdrm/amdgpu.ids"
 AMD = 0x1002  # graphics cards and the bridges on them; AMD's processors use 0x1022
 DISPLAY, ACCELERATOR = "0x03", "0x12"  # PCI classes a GPU may have
 MAX_NODES, MAX_DEVICES = 1024, 4096  # more is not a machine
+MAX_DIGITS = 11  # of a process ID
+XGMI = 11  # type of a link in KFD's topology
 FRAME_BUFFER = (1, 2)  # heap_type of a memory bank: public and private frame buffer
 
 # Instruction sets that exist only inside processors, and the one APU that shares its own.
@@ -61,6 +63,19 @@ class Gpu(Value, frozen=True, kw_only=True):
     iommu: str | None  # the type of its IOMMU group: "identity" is passthrough
     asleep: bool
     firmware: dict[str, str]
+    used_bytes: int | None = None  # of its memory, or of what an integrated one may map
+    corrected_errors: int | None = None  # of memory and caches (RAS), since the driver was loaded
+    uncorrected_errors: int | None = None
+    link_errors: int | None = None  # of PCIe (AER) that were not corrected, since boot
+    xgmi_peers: int | None = None  # GPUs that it reaches by links of their own
+
+
+class GpuUser(Value, frozen=True, kw_only=True):
+    """One process that holds memory of one GPU; the number is the host's."""
+
+    pid: int
+    node: int
+    used_bytes: int
 
 
 class PciGpu(Value, frozen=True, kw_only=True):
@@ -80,6 +95,7 @@ class GpuSurvey(Value, frozen=True, kw_only=True):
     withheld_nodes: tuple[int, ...] = ()
     not_offered: tuple[PciGpu, ...] = ()
     processes: int = 0  # that compute on them now
+    users: tuple[GpuUser, ...] = ()
 
 
 def survey_gpus(view: View) -> GpuSurvey:
@@ -110,6 +126,18 @@ def survey_gpus(view: View) -> GpuSurvey:
         withheld_nodes=tuple(withheld),
         not_offered=() if withheld else _not_offered(view, offered),
         processes=sum(name.isdecimal() for name in view.names(PROCESSES)),
+        users=_users(view, found),
+    )
+
+
+def _users(view: View, nodes: Iterable[int]) -> tuple[GpuUser, ...]:
+    ids = {f"vram_{view.text(f'{NODES}/{node}/gpu_id')}": node for node in nodes}
+    return tuple(
+        GpuUser(pid=int(pid), node=node, used_bytes=used)
+        for pid in view.names(PROCESSES)
+        if pid.isdecimal() and len(pid) < MAX_DIGITS
+        for file, node in ids.items()
+        if (used := view.number(f"{PROCESSES}/{pid}/{file}"))
     )
 
 
@@ -174,7 +202,39 @@ def _read_gpu(
         iommu=view.text(f"{card}/iommu_group/type"),
         asleep=asleep,
         firmware=_firmware(view, card, facts),
+        used_bytes=view.number(f"{card}/mem_info_{'gtt' if integrated else 'vram'}_used"),
+        corrected_errors=None if asleep else _memory_errors(view, card, "ce"),
+        uncorrected_errors=None if asleep else _memory_errors(view, card, "ue"),
+        link_errors=_link_errors(view, card),
+        xgmi_peers=_xgmi_peers(view, node),
     )
+
+
+def _memory_errors(view: View, card: str, kind: str) -> int | None:
+    """Sum what the driver counts for each block: lines such as "ue: 0" and "ce: 12"."""
+    counts = [
+        int(found[1])
+        for name in view.names(f"{card}/ras")
+        if name.endswith("_err_count")
+        and (text := view.text(f"{card}/ras/{name}"))
+        and (found := re.search(rf"^{kind}: *(\d{{1,18}})\b", text, re.ASCII | re.MULTILINE))
+    ]
+    return sum(counts) if counts else None
+
+
+def _link_errors(view: View, card: str) -> int | None:
+    """Sum the totals of errors that cost data: lines such as "TOTAL_ERR_FATAL 0"."""
+    texts = (view.text(f"{card}/aer_dev_{kind}") or "" for kind in ("fatal", "nonfatal"))
+    found = [re.search(r"^TOTAL_ERR_\w+ (\d{1,18})$", it, re.ASCII | re.MULTILINE) for it in texts]
+    counts = [int(match[1]) for match in found if match]
+    return sum(counts) if counts else None
+
+
+def _xgmi_peers(view: View, node: int) -> int | None:
+    folder = f"{NODES}/{node}/io_links"
+    links = view.names(folder)
+    kinds = (parse_properties(view.text(f"{folder}/{link}/properties") or "") for link in links)
+    return sum(kind.get("type") == XGMI for kind in kinds) if links else None
 
 
 def _vram(

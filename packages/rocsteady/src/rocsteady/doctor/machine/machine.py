@@ -61,33 +61,35 @@ class Machine(Value, frozen=True, kw_only=True):
 
 
 def examine(root: Root, known_variables: Collection[str]) -> tuple[Machine, View]:
-    def look(view: View) -> Machine:
-        if view.platform != "win32" and not (view.exists("/sys") or view.exists("/proc")):
-            raise ExaminationError("nothing to examine: neither /sys nor /proc exists")
-        python = find_python(view)
-        windows = view.platform == "win32"
-        gpus, driver = survey_adapters(view) if windows else (survey_gpus(view), read_driver(view))
-        return Machine(
-            system=read_system(view),
-            driver=driver,
-            gpus=gpus,
-            access=read_access(view),
-            rocm=read_installs(view),
-            library_shadows=read_shadows(view),
-            distribution_hsa=read_distribution_hsa(view),
-            libnuma=read_libnuma(view),
-            limits=read_limits(view),
-            caches=read_caches(view),
-            python=python,
-            torch=read_torch(view, python) if python else None,
-            packages=dict(packages(view, python)) if python else {},
-            variables=read_variables(view.environment or {}, known_variables),
-            variables_known=view.environment is not None,
-            facts_read=view.facts_read,
-            unread=view.unread,
-        )
+    return patiently(root, lambda view: read_machine(view, known_variables))
 
-    return patiently(root, look)
+
+def read_machine(view: View, known_variables: Collection[str]) -> Machine:
+    """Read a machine; only for files that cannot hang, such as those of a recording."""
+    if view.platform != "win32" and not (view.exists("/sys") or view.exists("/proc")):
+        raise ExaminationError("nothing to examine: neither /sys nor /proc exists")
+    python = find_python(view)
+    windows = view.platform == "win32"
+    gpus, driver = survey_adapters(view) if windows else (survey_gpus(view), read_driver(view))
+    return Machine(
+        system=read_system(view),
+        driver=driver,
+        gpus=gpus,
+        access=read_access(view),
+        rocm=read_installs(view),
+        library_shadows=read_shadows(view),
+        distribution_hsa=read_distribution_hsa(view),
+        libnuma=read_libnuma(view),
+        limits=read_limits(view),
+        caches=read_caches(view),
+        python=python,
+        torch=read_torch(view, python) if python else None,
+        packages=dict(packages(view, python)) if python else {},
+        variables=read_variables(view.environment or {}, known_variables),
+        variables_known=view.environment is not None,
+        facts_read=view.facts_read,
+        unread=view.unread,
+    )
 
 
 # What an observation is true of: GPUs, driver, ROCm, torch and Python, as a line that can be
