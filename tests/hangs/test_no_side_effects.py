@@ -29,7 +29,8 @@ SOON = timedelta(seconds=20)
 NOT_RESTARTED = {
     "recv_with_timeout", "send_with_timeout", "accept_with_timeout", "epoll_pipe",
     "epoll_with_timeout", "epoll_with_mask", "sigwaitinfo_one", "sigtimedwait_one", "semop_down",
-    "semtimedop_down",
+    "semtimedop_down", "write_more_than_fits", "writev_more_than_fits", "send_more_than_fits",
+    "sendmsg_more_than_fits", "recv_all_of_it", "recvmsg_all_of_it",
 }  # fmt: skip
 RESTART_SYSCALL = "219" if platform.machine() == "x86_64" else "128"
 SWITCHES = ("voluntary_ctxt_switches", "nonvoluntary_ctxt_switches")

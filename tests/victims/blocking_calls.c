@@ -127,6 +127,12 @@ static int a_fifo(void) {
     K(read_pipe, read(a_pipe(), byte, 1)) \
     K(readv_pipe, readv(a_pipe(), &(struct iovec){byte, 1}, 1)) \
     K(write_pipe, write(a_full_pipe(), big, 1)) \
+    K(write_more_than_fits, ({ int e[2]; pipe(e); write(e[1], big, sizeof big); })) \
+    K(writev_more_than_fits, ({ int e[2]; pipe(e); writev(e[1], (struct iovec[]){{big, sizeof big}, {big, sizeof big}}, 2); })) \
+    K(send_more_than_fits, send(a_pair(), big, sizeof big, 0)) \
+    K(sendmsg_more_than_fits, sendmsg(a_pair(), &(struct msghdr){.msg_iov = &(struct iovec){big, sizeof big}, .msg_iovlen = 1}, 0)) \
+    K(recv_all_of_it, ({ int e[2]; socketpair(AF_UNIX, SOCK_STREAM, 0, e); write(e[1], big, 1); recv(e[0], big, 100, MSG_WAITALL); })) \
+    K(recvmsg_all_of_it, ({ int e[2]; socketpair(AF_UNIX, SOCK_STREAM, 0, e); write(e[1], big, 1); recvmsg(e[0], &(struct msghdr){.msg_iov = &(struct iovec){big, 100}, .msg_iovlen = 1}, MSG_WAITALL); })) \
     K(read_socket, read(a_pair(), byte, 1)) \
     K(recv_socket, recv(a_pair(), byte, 1, 0)) \
     K(recvmsg_socket, recvmsg(a_pair(), &(struct msghdr){.msg_iov = &(struct iovec){byte, 1}, .msg_iovlen = 1}, 0)) \

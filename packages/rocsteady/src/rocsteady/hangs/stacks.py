@@ -270,14 +270,15 @@ def _restarts(pid: int, tid: int, *, signalled: bool = False) -> bool:
     call = syscalls.table().get(int(words[0]))
     if signalled and (call in NOT_AFTER_HANDLER or (call is Call.FUTEX and int(words[4], 16))):
         return False
-    if call not in (Call.READ, Call.WRITE, Call.DEVICE):
+    if call not in (Call.READ, Call.DEVICE):
         return call in syscalls.RESTARTING
     descriptor = int(words[1], 16) & 0x7FFFFFFF
     kind = procfs.link(f"{procfs.PROC}/{pid}/fd/{descriptor}")
     if call is Call.DEVICE:
         return kind.startswith(DEVICES)
     if kind.startswith("socket:"):
-        return own_timeout(pid, descriptor, writing=call is Call.WRITE) is None
+        has_part = syscalls.may_have_part(words)
+        return not has_part and own_timeout(pid, descriptor, writing=False) is None
     return kind.startswith("pipe:")
 
 

@@ -6,7 +6,7 @@ Only calls that can block for long are named. The numbers are the kernel's own a
 from __future__ import annotations
 
 import platform
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from enum import Enum
 
 
@@ -98,13 +98,18 @@ TIMEOUTS_AARCH64: Mapping[int, tuple[int, Clock]] = {
 }  # fmt: skip
 
 # Calls that go on after a stop as if nothing had been, by what signal(7) and the kernel's sources
-# say. On descriptors, that holds for pipes, and for sockets without a timeout of their own.
+# say. On descriptors, that holds for reads at pipes, and at sockets without a timeout of their own.
 # All others may fail with EINTR, though no signal was sent: epoll_wait, semop, sigtimedwait,
 # io_uring_enter, io_getevents, futex_waitv, msgrcv of old kernels, and what nobody has looked up.
+# A write of which a part is done ends early, with a short count; so does a read that waits for all.
 RESTARTING = frozenset({
-    Call.FUTEX, Call.SLEEP, Call.READ, Call.WRITE, Call.POLL, Call.SELECT, Call.WAIT_FOR,
+    Call.FUTEX, Call.SLEEP, Call.READ, Call.POLL, Call.SELECT, Call.WAIT_FOR,
     Call.WAIT_ID, Call.DEVICE, Call.PAUSE, Call.RESTARTED,
 })  # fmt: skip
+WAIT_ALL = 0x100  # MSG_WAITALL
+FLAGS_X86_64: Mapping[int, int] = {45: 4, 47: 3, 299: 0}  # the argument of a read that has flags
+FLAGS_AARCH64: Mapping[int, int] = {207: 4, 212: 3, 243: 0}  # 0: recvmmsg, which may have a part
+
 
 # The kernel's function that a thread sleeps in, by how its name begins: the second source, where
 # the system call itself may not be read, or was restarted.
@@ -139,6 +144,14 @@ def timeouts(machine: str = "") -> Mapping[int, tuple[int, Clock]]:
     name = machine or platform.machine()
     tables = {"x86_64": TIMEOUTS_X86_64, "aarch64": TIMEOUTS_AARCH64, "arm64": TIMEOUTS_AARCH64}
     return tables.get(name, {})
+
+
+def may_have_part(words: Sequence[str], machine: str = "") -> bool:
+    """Whether a blocked read, given as the words of /proc/PID/syscall, may have a part already."""
+    name = machine or platform.machine()
+    flags = {"x86_64": FLAGS_X86_64, "aarch64": FLAGS_AARCH64, "arm64": FLAGS_AARCH64}
+    place = flags.get(name, {}).get(int(words[0]))
+    return place is not None and (place == 0 or bool(int(words[place], 16) & WAIT_ALL))
 
 
 def by_function(name: str) -> Call | None:
