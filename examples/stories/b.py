@@ -10,7 +10,7 @@ STORY = Story(
     took="more than 15 debugging sessions, 300 sources and a rebuilt container",
     by_hand="""
 Kept seven variables in the Dockerfile
-  `env` says of each what it does: four of seven do nothing, one does so in part
+  `doctor env` says of each what it does: four of seven do nothing, one does so in part
 Concluded that torch 2.5.1 and ROCm 6.2 do not match
   `doctor` does not say so: that release was built for the pair
 Forced DataParallel because FSDP hung
@@ -21,7 +21,6 @@ Saw that both cards were busy
   the log shows steps and processor time of each rank
 """,
     job="""
-total = { steps = 2000000 }
 deadline = "7d"
 """,
     data="--rows 60000",
@@ -34,14 +33,15 @@ deadline = "7d"
         "--epochs 40 --folds 8 --learning_rate 0.001"
         " --hidden_layers 32,16 --use_mixed_precision --batch_size 64 --checkpoint_every 100"
     ),
+    ends="gpu+one",
     faults=(("blas", 1, 1), ("blas", 20, 2_000)),
     before=(
         Step(
-            words="doctor --root MACHINE",
+            words="doctor",
             lines=("iommu-not-passthrough", "Training should work on 2 x Radeon RX 7900 XT"),
         ),
         Step(
-            words="env --root MACHINE",
+            words="doctor env",
             lines=("1 unknown, 3 no effect, 1 partly, 2 acts",),
             code=1,
         ),

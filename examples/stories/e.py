@@ -21,7 +21,6 @@ Wrote a timeline of four days and a list for today
   both are part of the decision page
 """,
     job="""
-total = { steps = 900000 }
 deadline = "4d"
 budget = 25
 """,
@@ -29,14 +28,15 @@ budget = 25
     small="--preset small --checkpoint_every 10",
     full="--preset small --layers 2 --pretrain_epochs 400 --head_epochs 40 --checkpoint_every 50",
     faults=(),
+    ends="cpu",
     goes_down_at=20,
     before=(
         Step(
-            words="doctor --root MACHINE",
+            words="doctor",
             lines=("torch 2.5.1 includes no code for gfx1010", "another instruction set"),
             code=1,
         ),
-        Step(words="env --root MACHINE", lines=("1 variable: 1 harms",), code=1),
+        Step(words="doctor env", lines=("1 variable: 1 harms",), code=1),
         Step(words="probe matmul-gradient:fp32", lines=("ok matmul-gradient fp32",)),
         *PLAN,
     ),

@@ -5,6 +5,7 @@ code and essential lines are checked; a story that misses one ends with exit cod
 """
 
 import argparse
+import hashlib
 import json
 import os
 import re
@@ -19,12 +20,13 @@ import textwrap
 import time
 from contextlib import closing
 from dataclasses import dataclass
-from importlib.util import find_spec
 from pathlib import Path
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
-ROCSTEADY = [sys.executable, "-m", "rocsteady"] if find_spec("rocsteady") else ["rocsteady"]
+ROCSTEADY = (sys.executable, "-m", "rocsteady")
+ON_MACHINE = (sys.executable, str(HERE / "on_machine.py"))
+DIGEST = "Digest of this page: "
 WITHIN = 3600.0  # seconds for one command
 LONGEST = 30  # lines of one command's output on a page
 
@@ -56,6 +58,7 @@ class Story:
     small: str  # arguments of train.py
     full: str
     faults: tuple[tuple[str, int, int], ...]  # kind; step of an attempt: small, full
+    ends: str  # the option of the plan with which the run ends: its id
     goes_down_at: int = 0  # a step at which the whole machine does
     before: tuple[Step, ...]  # the run
     run: tuple[str, ...]  # lines of rocsteady's
@@ -69,14 +72,14 @@ class Story:
 
 PLAN = (
     Step(
-        words="plan --yes --trial 2s --within 60s",
+        words="plan --yes --trial 3s --within 5m",
         lines=("Recommended: option 1",),
-        why="The options here, with trials of the job as the note has it.",
+        why="The options of the note's machine, with trials of its job under its fault.",
     ),
     Step(
-        words="plan --root MACHINE --report decision.md",
+        words="plan --report decision.md",
         lines=("wrote decision.md",),
-        why="The decision page of the note's machine, scaled from these trials.",
+        why="The decision page of this plan.",
     ),
 )
 REFUSED = Step(
@@ -120,11 +123,17 @@ class Telling:
         self.environment = surroundings(place, options.python)
         self.faults = {"STORY_FAULTS": json.dumps(faults)}
         self.told = []  # command, output
+        self.end = ""  # the option that the run ended with, and how
         self.missing = []
         job = self.folder / "rocsteady.toml"
-        own = ("total", "deadline", "budget")
-        kept = [line for line in job.read_text().splitlines() if not line.startswith(own)]
-        job.write_text("\n".join([kept[0], story.job.strip(), *kept[1:]]) + "\n")
+        own = ("command", "total", "deadline", "budget")
+        plain = job.read_text().partition("[variants.")[0]
+        kept = [line for line in plain.splitlines() if not line.startswith(own)]
+        command = f"command = {json.dumps(shlex.split(self.train()))}"
+        job.write_text("\n".join([command, story.job.strip(), *kept]) + "\n")
+        there = json.loads(text)["environment"]
+        users = ("HOME", "LANG", "LD_LIBRARY_PATH", "PATH", "SHELL", "USER", "VIRTUAL_ENV")
+        self.environment |= {name: there[name] for name in there if name not in users}
 
     def train(self):
         """Return the words of the training command."""
@@ -133,14 +142,16 @@ class Telling:
 
     def start(self, words, output, **more):
         words = [word.replace("MACHINE", str(self.machine)) for word in shlex.split(words)]
+        here = words[0] in ("status", "watch", "report")  # they look at processes of here
+        program = ROCSTEADY if here else (*ON_MACHINE, str(self.machine))
         return subprocess.Popen(
-            [*ROCSTEADY, *words], cwd=self.folder, env=self.environment | more,
+            [*program, *words], cwd=self.folder, env=self.environment | more,
             stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT,
         )  # fmt: skip
 
     def carry_out(self, step):
         """Run one command to its end and check it."""
-        child = self.start(step.words, subprocess.PIPE)
+        child = self.start(step.words, subprocess.PIPE, **self.faults)
         said = child.communicate(timeout=WITHIN)[0].decode(errors="replace")
         page = self.folder / step.words.split()[-1]
         if "--report" in step.words and page.exists():
@@ -167,7 +178,7 @@ class Telling:
     def run(self):
         """Run the job through its failures, with a second terminal that watches it in text."""
         name = f"note-{self.story.note.lower()}"
-        words = f"run --yes --name {name} -- {self.train()}"
+        words = f"run --yes --name {name} --plan 1"
         log = self.folder.parent / "run.txt"
         with log.open("ab") as output:
             child = self.start(words, output, **self.faults)
@@ -175,7 +186,7 @@ class Telling:
                 self.go_down(child, name)
                 self.carry_out(REFUSED)
                 name += "-cpu"
-                words = f"run --yes --name {name} --with cpu --resume auto -- {self.train()}"
+                words = f"run --yes --name {name} --plan 1 --resume auto"
                 child = self.start(words, output, **self.faults)
             self.until((self.folder / ".rocsteady" / "runs" / name).exists, child)
             watch = self.start(f"watch {name} --interval 5s", subprocess.PIPE)
@@ -190,8 +201,21 @@ class Telling:
         step = Step(words=f"watch {name} --interval 5s", lines=(rf"{name}: done",))
         self.tell(step, watched, watch.returncode)
         self.carry_out(Step(words=f"report {name}", lines=self.story.report))
+        self.check_end(name)
         for step in self.story.after:
             self.carry_out(step)
+
+    def check_end(self, name):
+        """See that the run is done, by the option of the plan that the note's author would want."""
+        (saved,) = self.folder.parent.glob("home/.local/state/rocsteady/plans/*/plan.json")
+        options = json.loads(saved.read_text())["options"]
+        said = self.start(f"report {name} --format json", subprocess.PIPE).communicate()[0]
+        story = json.loads(said)
+        last = story["attempts"][-1]["strategy"]
+        used = next((it["id"] for it in options if it["strategy"] == last), str(last))
+        self.end = f"{used}: {story['run']['outcome']}"
+        if self.end not in [f"{it}: done" for it in self.story.ends.split(" or ")]:
+            self.missing.append(f"ends with {self.story.ends}: done; it was {self.end}")
 
     def go_down(self, child, name):
         """Do what a crash of the machine does: every process ends, and the next boot is another."""
@@ -207,7 +231,7 @@ class Telling:
                 journal.execute(f"UPDATE {table} SET boot_id = 'the boot before'")  # noqa: S608
 
     def step(self, name):
-        said = self.start("runs --json", subprocess.PIPE).communicate()[0]
+        said = self.start("status --json", subprocess.PIPE).communicate()[0]
         runs = json.loads(said)["runs"] if said.startswith(b"{") else []
         return max((line["step"] or 0 for line in runs if line["run"]["name"] == name), default=0)
 
@@ -245,7 +269,13 @@ class Telling:
             left = [f"... ({len(lines) - LONGEST} more lines)"] if len(lines) > LONGEST else []
             text = "\n".join([*lines[:LONGEST], *left])
             parts.append(f"{why}\n\n```text\n$ rocsteady {words}\n{text}\n```".strip())
-        return "\n\n".join(parts) + "\n"
+        parts.append(f"The run ended with {self.end}.")
+        text = "\n\n".join(parts) + "\n"
+        return f"{text}\n{DIGEST}`{digest(text)}`\n"
+
+
+def digest(text):
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def read_options(arguments=None):

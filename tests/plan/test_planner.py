@@ -20,6 +20,7 @@ from rocsteady.plan.circumstances import Circumstances, Goal
 from rocsteady.plan.pace import FailureHistory
 from rocsteady.plan.planner import Planner, make_plan
 from rocsteady.plan.ranking import ranked, take
+from rocsteady.plan.script_traces import ScriptTraces
 from rocsteady.plan.trials import TrialKind, TrialResult
 from rocsteady.plan.values import Basis, Option
 from rocsteady.run.job.job_file import parse_job
@@ -299,3 +300,20 @@ def test_a_finding_that_blocks_rules_the_gpu_out_by_its_name() -> None:
 
     assert first.basis is Basis.RULED_OUT
     assert first.rests_on == ("wheel-lacks-arch: what it says",)
+
+
+def test_what_fails_again_and_again_and_gets_on_has_the_pace_of_its_restarts() -> None:
+    seen = ScriptTraces(checkpoints=("out/step-*.pt",))
+    fails = replace(failed("oom-fragmentation", step=40), resumes=True, watched=seen)
+    again = replace(fails, step=80)
+    _, options = planned(Scripted(gpu=(fails, again), cpu=(tried(0.1),)))
+
+    gpu = next(option for option in options if option.id == "gpu")
+    assert gpu.pace is not None
+    assert gpu.pace.rate == pytest.approx(4.0)  # 40 steps in the 10 s of the second attempt
+    assert gpu.failures == 2
+    assert gpu.finish is not None
+    assert gpu.finish.seconds == pytest.approx(7200 / 4, rel=0.1)
+    assert options[0].id == "gpu"
+    stuck, _ = planned(Scripted(gpu=(fails, fails), cpu=(tried(0.1),)))
+    assert [option.id for option in stuck.ruled_out if option.id == "gpu"] == ["gpu"]

@@ -2,7 +2,8 @@
 
 Found as a user's own sitecustomize is, through PYTHONPATH. STORY_FAULTS is a list in JSON; each
 fault has a kind and the step of its attempt, or a time in seconds since 1970. It happens once: a
-file in STORY_MARKS says that it has.
+file in STORY_MARKS says that it has. A kind that begins with "every-" happens in each attempt, for
+as long as the run is not kept off the GPU, which the CPU stands in for.
 """
 
 import importlib.abc
@@ -24,7 +25,9 @@ ERRORS = {
 }
 MARKS = Path(os.environ.get("STORY_MARKS", "."))
 STUCK = MARKS / "a-worker-hangs"  # written by the training process, taken by the first worker
+EVERY = "every-"
 A_TIME = 1e9  # from here on it is no step
+ON_GPU = os.environ.get("HIP_VISIBLE_DEVICES") != "-1"
 steps = 0
 
 
@@ -37,6 +40,10 @@ def wait_forever():
 def due(*kinds):
     """Return the kind of the first fault that has not happened, if it is time for it."""
     for number, (kind, at) in enumerate(json.loads(os.environ.get("STORY_FAULTS", "[]"))):
+        if kind.startswith(EVERY):
+            if ON_GPU and kind.removeprefix(EVERY) in kinds and steps + 1 >= at:
+                return kind.removeprefix(EVERY)
+            continue
         mark = MARKS / f"{number}-{kind}"
         if mark.exists():
             continue

@@ -43,6 +43,7 @@ from rocsteady.plan.trials import (
     survived,
     together,
     trial_history,
+    with_pace_over_restarts,
 )
 from rocsteady.plan.values import Basis, Limit, Option, Plan
 from rocsteady.run.job.stages import with_variant
@@ -138,7 +139,8 @@ class Planner:
         counted = last_of_each_strategy(
             result for result in results if self._counts(result, option)
         )
-        for result in counted:
+        for each in counted:
+            result = with_pace_over_restarts(results, each)
             self._keep(result)
             row = self._option_of(option, result)
             self._take_in(row, result, trial_history(results, result), self._job)
@@ -194,7 +196,8 @@ class Planner:
         else:
             history = together(self._here.history(result.strategy), trial)
             option = replace(option, rests_on=(*rests_on(result, history), *option.rests_on))
-            self._rows.append(_Row(_with_failures(option, history), job, result, history))
+            counted = FailureHistory() if result.over_restarts else history  # it is in the pace
+            self._rows.append(_Row(_with_failures(option, history), job, result, counted))
 
     def _forecast(self, row: _Row) -> Option:
         option = row.option

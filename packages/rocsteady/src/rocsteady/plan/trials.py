@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from datetime import timedelta
 from enum import Enum
+from itertools import pairwise
 from pathlib import Path
 from statistics import fmean
 from typing import NamedTuple
@@ -61,6 +62,7 @@ MEMORY_EVERY, STACKS_EVERY = 1.0, 0.25  # seconds
 STACKS_FOR = 5.0  # seconds, after the pace is measured
 STACKS_WITHIN = timedelta(seconds=2)
 COUNTERS_WITHIN = timedelta(seconds=5)
+RESTARTS_OFF = 2.0  # times, up or down, that a pace over a few restarts may be off; our guess
 LEAST_ANSWERS = 3  # answers; fewer say little of a mean
 
 
@@ -275,6 +277,7 @@ class TrialResult(Value, frozen=True, kw_only=True):
     resumes: bool = False  # there is a known way to go on from a checkpoint
     saves: int = 0  # checkpoints that were seen to be written
     watched: ScriptTraces = ScriptTraces()  # what it prints and writes
+    over_restarts: bool = False  # its pace includes the failures and what they cost
 
     @property
     def works(self) -> bool:
@@ -361,6 +364,26 @@ def last_of_each_strategy(results: Iterable[TrialResult]) -> list[TrialResult]:
         elif result.works or result.failure:
             last[same[0]] = result
     return last
+
+
+def with_pace_over_restarts(results: Iterable[TrialResult], result: TrialResult) -> TrialResult:
+    """Add the pace of what fails before its speed is known, and still gets on by restarts."""
+    own = [each for each in results if each.strategy == result.strategy]
+    steps = [each.step for each in own]
+    gets_on = len(own) > 1 and all(one < two for one, two in pairwise(steps))
+    if result.pace is not None or not result.failure or not gets_on:
+        return result
+    gained, seconds = steps[-1] - steps[0], sum(each.seconds for each in own[1:])
+    rate = gained / max(seconds, 1e-3)
+    pace = Pace(
+        steps=gained,
+        seconds=seconds,
+        rate=rate,
+        low=rate / RESTARTS_OFF,
+        high=rate * RESTARTS_OFF,
+        starting=0.0,
+    )
+    return replace(result, pace=pace, over_restarts=True)
 
 
 def survived(result: TrialResult) -> bool:
