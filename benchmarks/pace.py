@@ -121,7 +121,8 @@ def carry_out(kind: str, python: str, steps: int) -> dict[str, Any]:
         seconds = time.monotonic() - began
         rows = [line.split() for line in (folder / "steps.txt").read_text().splitlines()]
         starts = len((folder / "starts.txt").read_text().splitlines())
-        newest = max((folder / "checkpoints").iterdir(), key=lambda path: path.stat().st_mtime)
+        saved = (folder / "checkpoints").glob("step*")
+        newest = max(saved, key=lambda path: path.stat().st_mtime)
         plain = [plain_restart(folder, python, environment, newest) for _ in range(3)]
     restart = statistics.median([*before, *plain])
     step = median_step(rows)
@@ -145,12 +146,10 @@ def plain_restart(
     """Return the seconds from the start of the script to its first step."""
     words = [python, "train.py"]
     if newest is not None and newest.suffix == ".pt":
-        earlier = sorted(
-            (folder / "checkpoints").glob("*.pt"), key=lambda path: path.stat().st_mtime
-        )
-        words += ["--resume", str(earlier[-2])]
-    elif newest is not None:
-        shutil.rmtree(newest)  # so that there is a step left
+        saved = sorted(newest.parent.glob("*.pt"), key=lambda path: path.stat().st_mtime)
+        words += ["--resume", str(saved[-2])]  # so that there is a step left
+    elif newest is not None and newest.exists():
+        shutil.rmtree(newest)
     begun = time.monotonic()
     subprocess.run(
         words, cwd=folder, env={**environment, "FAILS": "2"}, check=False, capture_output=True

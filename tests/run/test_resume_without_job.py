@@ -110,6 +110,44 @@ def test_an_output_that_each_start_begins_anew_is_not_lost(
     assert "log.txt" in ended.err
 
 
+def test_a_script_that_is_killed_again_before_it_imports_torch_resumes_all_the_same(
+    project: Project, torch_python: str
+) -> None:
+    early = """
+import os, signal
+if os.path.exists("killed") and not os.path.exists("early"):
+    open("early", "w").close()
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+    text = early + TRAINS.replace("IS", "is not None").replace("LOG", "a")
+
+    ended = project.run("--", torch_python, project.script(text), within=300)
+
+    assert ended.code == 0, ended.err
+    assert "from 30" in ended.out
+
+
+def test_a_run_whose_heartbeats_were_removed_is_resumed_all_the_same(
+    project: Project, torch_python: str
+) -> None:
+    text = TRAINS.replace("IS", "is not None").replace("LOG", "a")
+    text = text.replace(
+        "        optimizer.zero_grad()",
+        """
+        if step == 20:
+            time.sleep(1)
+            import shutil
+            shutil.rmtree(os.path.dirname(os.environ["ROCSTEADY_PAGES"]))
+            time.sleep(1)
+        optimizer.zero_grad()""",
+    )
+
+    ended = project.run("--", torch_python, project.script(text), within=120)
+
+    assert ended.code == 0, ended.err
+    assert "from 30" in ended.out
+
+
 def test_a_newest_checkpoint_that_is_cut_off_is_moved_aside(
     project: Project, torch_python: str
 ) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from rocsteady.errors import NotRecordedError
+from rocsteady.errors import NotRecordedError, RocsteadyError
 from rocsteady.hangs.gpu_counters import GpuSigns
 from rocsteady.hangs.heartbeat_pages import (
     Resumes,
@@ -237,6 +237,10 @@ class Attempt:
                 self._announcer.say(f"leaving this option: {why}.")
                 return self._stopped(child, self._timing.stopping, Outcome.LEFT)
             return self._act(child, verdict) if alive else None
+        except RocsteadyError as error:
+            self._unwatched = True
+            self._announcer.say(f"{error}; the run continues unwatched.")
+            return None
         except Exception as error:  # noqa: BLE001 - whatever it is, training goes on
             self._unwatched = True
             self._announcer.bug("the run continues unwatched", error)
@@ -247,7 +251,10 @@ class Attempt:
         tree = functools.cache(child.tree)  # listing all processes is expensive: once per tick
         if self._context.injection is not None:
             known = [beat.pid for beat in self._progress.heartbeats if beat.step]
-            self._progress.heartbeats = read_pages(self._context.injection.pages, known)
+            beats = read_pages(self._context.injection.pages, known)
+            if known and not beats and not self._context.injection.pages.exists():
+                raise RocsteadyError(f"somebody removed {self._context.injection.pages.parent}")
+            self._progress.heartbeats = beats
             if not self._resumes and (resumes := read_resumes(self._context.injection.pages)):
                 self._resumes = True
                 self._on_resumes(resumes)

@@ -185,8 +185,8 @@ class Checkpoints:
         """Return whether the script can be watched for reading a checkpoint, and may be told to."""
         if end is None or not self.method.inferred:
             return True
-        if not end.heartbeats:
-            return False
+        if not end.heartbeats:  # it ended before it came so far: what is known stays
+            return self.job.resume is not None
         given = self.method.given
         if given and end.read and real_path(self.folder / given) == end.read.path:
             self.method = msgspec.structs.replace(self.method, given="")
