@@ -61,7 +61,7 @@ def test_the_drivers_word_comes_before_what_a_card_is_known_for(
         ("mi210-8", ("8 x Instinct MI210 (gfx90a, 64 GiB)",)),
         ("mi300x-cpx", ("63 partitions of 8 x Instinct MI300X (gfx942, 24 GiB)",)),
         ("strix-halo", ("Radeon 8060S Graphics (gfx1151, 2 GiB of its own, 112 GiB shared)",)),
-        ("old-kernel", ("2 x AMD GPU 0x6860 (driver does not say which gfx, 16 GiB)",)),
+        ("old-kernel", ("2 x Radeon Instinct MI25 (gfx900, 16 GiB)",)),
         (
             "rx7900xtx-rx6700xt",
             ("Radeon RX 7900 XTX (gfx1100, 24 GiB)", "Radeon RX 6700 XT (gfx1031, 12 GiB)"),
