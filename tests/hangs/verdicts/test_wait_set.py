@@ -240,14 +240,39 @@ def test_what_changes_between_two_looks_opens_the_set(change: dict[str, object])
     assert ways(prove((before, after))) == {WayOut.MOVED}
 
 
-@pytest.mark.parametrize(("handlers", "closed"), [((11,), True), ((2,), False), ((10,), False)])
-def test_pause_ends_by_a_signal_that_has_a_handler(
-    handlers: tuple[int, ...],
-    closed: bool,  # noqa: FBT001 - a case of the table
-) -> None:
+@pytest.mark.parametrize("handlers", [(11,), (2,), (10,)])
+def test_pause_may_end_by_a_signal(handlers: tuple[int, ...]) -> None:
+    """Also by one without a handler: an alarm that ends the process."""
     thread = blocked(TRAINER, wait=Wait.SIGNAL, on="a signal")
+    of_worker = blocked(TRAINER, MAIN, WORKER_LOOP, wait=Wait.SIGNAL, on="a signal")
 
-    assert found(process(TRAINER, thread, handlers=handlers)).closed is closed
+    assert not found(process(TRAINER, thread, handlers=handlers)).closed
+    assert found(process(TRAINER, of_worker, handlers=(11,))).closed
+
+
+EVENT = ("Condition.wait (threading.py:331)", "Event.wait (threading.py:629)")
+ASYNCIO = (
+    "EpollSelector.select (python3.11/selectors.py:468)",
+    "BaseEventLoop._run_once (python3.11/asyncio/base_events.py:1878)",
+)
+QUEUE = ("Condition.wait (threading.py:331)", "Queue.get (queue.py:171)")
+
+
+@pytest.mark.parametrize(
+    ("frames", "number", "counts"),
+    [
+        (EVENT, 15, True), (EVENT, 28, True), (EVENT[:1], 15, True), (ASYNCIO, 15, True),
+        (EVENT, 2, False), (QUEUE, 15, False), ((), 15, False),
+    ],
+)  # fmt: skip
+def test_a_handler_of_sigterm_counts_for_what_waits_to_be_told(
+    frames: tuple[str, ...],
+    number: int,
+    counts: bool,  # noqa: FBT001 - a case of the table
+) -> None:
+    thread = blocked(TRAINER, *frames, MAIN, pids=(TRAINER,))
+
+    assert bool(found(process(TRAINER, thread, handlers=(2, number))).handlers) is counts
 
 
 TRACKER = "run (/venv/lib/python3.12/site-packages/wandb/sdk/wandb_run.py:9)"

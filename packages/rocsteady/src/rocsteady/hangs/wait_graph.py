@@ -19,6 +19,7 @@ from msgspec.structs import replace
 from rocsteady.doctor.knowledge.waits import EndedBy
 from rocsteady.hangs.stack_frames import (
     KnownWaits,
+    below_users_code,
     has_users_code,
     in_collective,
     in_python_lock,
@@ -60,6 +61,8 @@ FAULTS = frozenset(
 # No handler of these frees a thread: the ends that users and systems send, faults of the process
 # itself, the size of a terminal, the C library's own, and SIGURG, on which we ask for stacks.
 HARMLESS = FAULTS | {2, 15, 13, 25, 28, 23, CHILD_ENDED}
+# Two of these count for a thread that waits to be told of something: SIGTERM and SIGWINCH.
+TO_BE_TOLD = frozenset({15, 28})
 
 
 def wait_set(snapshot: Snapshot, heartbeats: tuple[Heartbeat, ...], known: KnownWaits) -> WaitSet:
@@ -239,7 +242,7 @@ class _Graph:
             self._out(key, WayOut.TIMEOUT, _gives_up(blocked))
         self._out_of(key, blocked)
         if thread.wait is Wait.SIGNAL and self._may_be_woken(process, thread):
-            self._out(key, WayOut.SIGNAL, "waits for a signal, and has a handler for one")
+            self._out(key, WayOut.SIGNAL, "waits for a signal")
         if thread.wait is Wait.LOCK and any(map(_is_feeder, thread.frames or ())):
             # It has nothing to write. One that cannot write waits for those who read, as any other.
             return _Answer(self._by_kind(key, blocked), set(self._putting(key[0])) - {key})
@@ -252,13 +255,14 @@ class _Graph:
         return _Answer(self._by_kind(key, blocked), enders, expected=expected)
 
     def _may_be_woken(self, process: ProcessSeen, thread: ThreadSeen) -> bool:
-        """Whether a process that waits for any signal has a handler for one that may come.
+        """Whether a signal may come to a process that waits for any of them.
 
-        A script may wait for the ^C of a person; a loader worker is not the one to be sent it.
+        A script may wait for the ^C of a person, or for an alarm that ends it; a loader worker is
+        not the one to be sent one.
         """
         if any(is_of(frame, WORKER) for frame in thread.frames or ()):
             return bool(self._usable_handlers(process, {process.pid}))
-        return bool(set(process.handlers or ()) - FAULTS)
+        return True
 
     def _expected(self, key: Key, blocked: Blocked, enders: Iterable[Key]) -> Iterable[Key]:
         """Leave out threads that could end a wait, but that nobody expects to.
@@ -426,7 +430,10 @@ class _Graph:
             main = members.get((pid, pid))
             if main and is_torchs(main.thread.frames):
                 continue
-            if given := self._usable_handlers(process, pids):
+            given = self._usable_handlers(process, pids)
+            if main and main.trains and _waits_for_news(main.thread):
+                given |= TO_BE_TOLD & set(process.handlers or ())
+            if given:
                 names = ", ".join(map(_signal_name, sorted(given)))
                 yield f"process {pid} has a handler for {names}"
         for process in self._snapshot.processes if self._needs_process else ():
@@ -466,6 +473,23 @@ def _signal_name(number: int) -> str:
         return signal.Signals(number).name
     except ValueError:
         return f"signal {number}"
+
+
+def _waits_for_news(thread: ThreadSeen) -> bool:
+    """Whether the user's code waits for an Event or a Condition, or in a loop of asyncio.
+
+    These are what the handler of a signal sets; a lock, a queue and a thread are not.
+    """
+    below = below_users_code(thread.frames)
+    event = [frame for frame in below if is_of(frame, "threading.py")]
+    waits = all(frame.partition(" (")[0].rpartition(".")[2] == "wait" for frame in event)
+    if event and len(event) == len(below) and waits:
+        return True
+    return (
+        bool(below)
+        and is_of(below[0], "selectors.py")
+        and any(is_of(frame, "asyncio/base_events.py") for frame in below)
+    )
 
 
 def _is_feeder(frame: str) -> bool:
