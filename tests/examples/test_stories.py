@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[2]
 STORIES = ROOT / "examples" / "stories"
 PAGES = ROOT / "docs" / "stories"
 DIGEST = re.compile(r"\nDigest of this page: `([0-9a-f]{64})`\n\Z")
-END = re.compile(r"^The run ended with (\S+: .*)\.$", re.MULTILINE)
+END = re.compile(r"^The run ended with .+: (.*)\.$", re.MULTILINE)
 GENERATED = "a"  # the pages of the others are of an earlier release
 
 
