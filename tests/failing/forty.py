@@ -23,6 +23,7 @@ import os
 import pty
 import re
 import select
+import shutil
 import signal
 import socket
 import struct
@@ -127,6 +128,7 @@ class Stage:
         self.folder, self.project, self.home = folder, folder / "project", folder / "home"
         for made in (self.project, self.home):
             made.mkdir(parents=True)
+        self.runtime = Path(tempfile.mkdtemp(prefix="forty-"))  # sockets need a short path
         self.port = _free_port()
         self.answer = 200  # of the server; 0: reset, -1: none
         self.server: ThreadingHTTPServer | None = None
@@ -618,6 +620,7 @@ def stage_one(
     for clean in (stage.end_others, stage.stop_serving, stage.close):
         clean()
     _unmount_all(folder)
+    shutil.rmtree(stage.runtime, ignore_errors=True)
     times = (over - started, over - (began or [started])[0])
     return _judged(failure, stage, code, times)
 
@@ -659,12 +662,12 @@ def _on_terminal(
     environment = {
         **os.environ,
         "HOME": str(stage.home),
+        "XDG_RUNTIME_DIR": str(stage.runtime),
         "TERM": "xterm",
         "OMP_NUM_THREADS": "1",
         **env,
     }
     for name in (
-        "XDG_RUNTIME_DIR",
         "XDG_STATE_HOME",
         "XDG_CACHE_HOME",
         "VIRTUAL_ENV",

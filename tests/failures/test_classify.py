@@ -622,3 +622,24 @@ RECOVERED = (
 )
 def test_what_was_once_named_wrongly(classifier: Classifier, text: str, kind: str) -> None:
     assert classifier.name(Symptoms(log=text)).kind == kind
+
+
+OWN = "Including non-PyTorch memory, this process has 8.10 GiB memory in use. "
+
+
+@pytest.mark.parametrize(
+    ("others", "kind"),
+    [
+        (f"Process 4410 has 9.90 GiB memory in use. {OWN}", "gpu-taken"),
+        (f"Process 4410 has 1.10 GiB memory in use. {OWN}", "oom-device"),
+        ("Process 4410 has 19.10 GiB memory in use. ", "oom-device"),  # itself, in a container
+    ],
+)
+def test_memory_that_the_text_says_others_hold(
+    classifier: Classifier, others: str, kind: str
+) -> None:
+    oom = OOM.format(asked="1.00 GiB", free="100.00 MiB", held="50.00 MiB")
+    text = oom.replace("Of the allocated", f"{others}Of the allocated")
+    log = f'Traceback (most recent call last):\n  File "train.py", line 8, in step\n{text}\n'
+
+    assert in_log(classifier, log).kind == kind

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from datetime import timedelta
 from pathlib import Path
@@ -149,11 +150,45 @@ def test_a_folder_that_is_gone_after_steps_is_waited_for(tmp_path: Path) -> None
 def test_a_file_that_is_missing_twice_in_a_folder_that_is_there_is_the_scripts_error(
     tmp_path: Path,
 ) -> None:
+    os.utime(tmp_path, (0, 0))
     waiting = Backoff(tmp_path, {})
 
     kinds = [waiting.judged(missing("1.bin"), stepped=True).kind for _ in range(2)]
 
     assert kinds == [FailureKind.STORAGE_UNAVAILABLE, FailureKind.SCRIPT_ERROR]
+
+
+def test_a_file_that_was_removed_is_waited_for(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    data.mkdir()
+    for name in ("a.bin", "b.bin"):
+        (data / name).touch()
+        os.utime(data / name, (0, 0))
+    waiting = Backoff(tmp_path, {})
+    (data / "a.bin").unlink()
+
+    kinds = [waiting.judged(missing(data / "a.bin"), stepped=True).kind for _ in range(3)]
+    (data / "c.bin").touch()  # somebody writes there: it may just lack the file
+    late = waiting.judged(missing(data / "a.bin"), stepped=True).kind
+
+    assert kinds == [FailureKind.STORAGE_UNAVAILABLE] * 3
+    assert late == FailureKind.SCRIPT_ERROR
+
+
+def test_no_try_is_made_while_the_drive_of_the_checkpoints_is_gone(tmp_path: Path) -> None:
+    gone: list[Path] = [tmp_path / "out"]
+    limit = timedelta(hours=2)
+    waiting = Backoff(tmp_path, {}, give_up_after=limit, gone=lambda: gone[0] if gone else None)
+
+    found = waiting.judged(failure(FailureKind.SCRIPT_ERROR), stepped=True)
+    waiting.failed(found, progressed=True, stepped=True)
+    wait = waiting.wait()
+    over_before = wait.cleared()
+    gone.clear()
+
+    assert found.kind == FailureKind.STORAGE_UNAVAILABLE
+    assert wait.seconds == pytest.approx(limit.total_seconds(), abs=5)
+    assert (over_before, wait.cleared()) == (False, True)
 
 
 def test_what_an_earlier_attempt_has_passed_was_there(tmp_path: Path) -> None:

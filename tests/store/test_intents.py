@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Callable
 from datetime import timedelta
+from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
@@ -17,6 +18,7 @@ from rocsteady.store.identity import Identity, is_alive, this_process
 from rocsteady.store.journal import Journal, fate
 from rocsteady.store.location import Place
 from rocsteady.store.values import Fate, Intent, Unfinished
+from rocsteady.system.disk_root import DiskRoot
 
 OpenJournal = Callable[..., Journal]
 linux = pytest.mark.skipif(sys.platform != "linux", reason="boots and births are from /proc")
@@ -142,6 +144,14 @@ def test_what_cannot_be_known_is_not_guessed() -> None:
     assert fate(replace(intent, boot_id="c"), here) is Fate.MACHINE_WENT_DOWN
     assert fate(replace(intent, process="9:2:3"), here) is Fate.UNKNOWN  # another container
     assert is_alive("nonsense") is None
+
+
+def test_a_root_without_processes_says_nothing_of_them(tmp_path: Path) -> None:
+    """A run on a recorded machine must not take others for dead, and remove what is theirs."""
+    (tmp_path / "proc").mkdir()
+
+    assert is_alive(this_process().process) is True
+    assert is_alive(this_process().process, DiskRoot(tmp_path)) is None
 
 
 def test_an_open_intent_of_our_own_is_under_way(journal: Journal) -> None:

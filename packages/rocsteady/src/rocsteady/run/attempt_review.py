@@ -164,7 +164,7 @@ class AttemptReview:
             why = f"{self._unsaid}; not retried"
             decision = msgspec.structs.replace(decision, why=why, kind=failure.kind)
         elif ends and end.found is not None and end.found.verdict.place:
-            why = f"hung again at {end.found.verdict.place}. {decision.why}"
+            why = f"hung at {end.found.verdict.place}. {decision.why}"
             decision = msgspec.structs.replace(decision, why=why)
         elif self._unsaid and not (decision.waits and self.backoff.waits) and not history.gave_up:
             self._announcer.say(f"{self._unsaid}.", style=RED)

@@ -29,6 +29,7 @@ SCHEDULERS = ("SLURM_JOB_ID", "KUBERNETES_SERVICE_HOST", "PBS_JOBID", "LSB_JOBID
 ROOM = 64 << 20  # bytes that must be free again at least
 ANSWERS_WITHIN = timedelta(seconds=2)  # a path; a dead server never does
 MAX_ENTRIES = 10_000  # of a folder that are looked at
+CLOCK_GRAIN = 0.02  # seconds; a file's time comes from a coarser clock than ours
 INTENDED = (FailureKind.INTERRUPTED, FailureKind.SCRIPT_EXIT)
 MOUNTS = Path("/proc/self/mounts")
 _MISSING = re.compile(
@@ -71,7 +72,7 @@ class Backoff:
         self.in_allocation = any(name in environment for name in SCHEDULERS)
         self._mounts = mounts()
         self._gone = gone
-        self._began = time.time()
+        self._began = time.time() - CLOCK_GRAIN
         self._since = time.monotonic()  # the last progress
         self._stepped = False  # in any attempt
         self._tries = 0  # without progress

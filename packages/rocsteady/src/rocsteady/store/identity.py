@@ -72,7 +72,10 @@ def is_alive(process: str, root: Root | None = None) -> bool | None:
     number, _, birth = rest.partition(":")
     if not (space and birth and number.isdecimal()) or space != _number_space():
         return None
-    return _birth(root or DiskRoot(), int(number)) == birth
+    root = root or DiskRoot()
+    if not _birth(root, os.getpid()):  # a recording, say: no process of this machine is in it
+        return None
+    return _birth(root, int(number)) == birth
 
 
 def is_supervisor(number: int) -> bool:
