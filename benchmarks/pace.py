@@ -106,6 +106,7 @@ def carry_out(kind: str, python: str, steps: int) -> dict[str, Any]:
         environment = {
             **os.environ,
             "HOME": made,
+            "XDG_RUNTIME_DIR": made,
             "OMP_NUM_THREADS": "1",
             "PYTHONPATH": str(source),
         }
