@@ -246,7 +246,7 @@ def test_a_failure_ends_with_what_to_do_next(
 ) -> None:
     ended = project.run("--", *command)
 
-    again = "(from the beginning: there is no checkpoint that the script is known to resume from)"
+    again = "(from the beginning)"
     resume = f"rocsteady run --resume {project.name} {again}"
     assert ended.code != 0
     assert [line for line in ended.said if line.startswith("next: ")] == [ended.said[-1]]

@@ -140,7 +140,7 @@ def test_a_script_that_adds_rows_is_not_restarted_without_a_word(
     said = "\n".join(ended.said)
     assert "attempt 2 starts from the beginning and repeats 20 steps." in said
     assert re.search(r"1 file written by the run was backed up to \S+/aside-1: rows.csv\.", said)
-    assert "rows that the script appends to these files will appear twice." in said
+    assert "What the script appends to them will be in them twice." in said
     aside = hurried.folder / ".rocsteady" / "runs" / hurried.name / "aside-1" / "rows.csv"
     assert aside.read_text() == "a row\n" * 20
 
