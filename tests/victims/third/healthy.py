@@ -1018,13 +1018,13 @@ def child_with_timeout_command():
     subprocess.run(["timeout", str(WAIT), "cat"], stdin=os.pipe()[0], check=False)
 
 
-@case("a child with RLIMIT_CPU or its own alarm: sh with a trap, ended by its own timer")
+@case("a child in pause(); its alarm, without a handler, ends it", limit=True)
 def child_own_timer():
     code = f"import signal,threading; signal.alarm({int(WAIT)}); threading.Lock().acquire(); signal.pause()"
     subprocess.run([sys.executable, "-c", code], check=False)
 
 
-@case("a child whose alarm, without a handler, ends it while it waits for a lock")
+@case("a child whose alarm, without a handler, ends it while it waits for a lock", limit=True)
 def child_alarm_in_lock():
     code = f"import signal,threading; signal.alarm({int(WAIT)}); l=threading.Lock(); l.acquire(); l.acquire()"
     subprocess.run([sys.executable, "-c", code], check=False)

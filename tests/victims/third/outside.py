@@ -1,6 +1,7 @@
 """What another process of the same user does later: `outside.py ACTION ...`, see third_common.py."""
 
 import array
+import contextlib
 import ctypes
 import fcntl
 import os
@@ -174,6 +175,9 @@ def tcp_server(note, seconds, answer="HTTP/1.0 200 OK\r\n\r\ngo"):
     connection = server.accept()[0]
     time.sleep(float(seconds))
     connection.sendall(answer.encode())
+    connection.setblocking(False)
+    with contextlib.suppress(BlockingIOError):  # what is left unread would reset the connection
+        connection.recv(10_000)
     connection.close()
 
 

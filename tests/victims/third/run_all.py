@@ -159,6 +159,7 @@ def run(one, options):
         busy=options.busy,
         commit=options.commit,
         at=time.strftime("%H:%M:%S"),
+        load=os.getloadavg()[0],
     )
     if not options.plain:
         shown = subprocess.run(
