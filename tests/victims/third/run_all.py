@@ -174,10 +174,12 @@ def run(one, options):
         found = (hung or incidents or [{}])[0]
         result["place"] = found.get("place")
         result["why"] = found.get("why")
-        if hung and last is not None:
-            result["found_after"] = round(hung[0]["at"] - last, 1)
-        elif hung:
-            result["found_after"] = round(hung[0]["at"] - started, 1)
+        if hung:
+            # Until the line that says so; the evidence takes longer, and the verdict may be withdrawn.
+            said = [each["at"] for each in report["messages"] if each["text"].startswith("hung:")]
+            since = last or started
+            result["found_after"] = round((said or [hung[0]["at"]])[-1] - since, 1)
+            result["stopped_after"] = round(hung[0]["at"] - since, 1)
     judge(result, one, text)
     if not result["ok"]:
         note_failure(result, one, command, text + errors, options)
