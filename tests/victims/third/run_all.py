@@ -170,7 +170,8 @@ def run(one, options):
         hung = [each for each in incidents if each["verdict"] == "hung"]
         result["attempts"] = len(report.get("attempts", []))
         result["verdicts"] = [each["verdict"] for each in incidents]
-        result["withdrawn"] = text.count("withdraw")
+        result["withdrawn"] = text.count("not hung after all")
+        result["hooks"] = "hooks were not loaded" not in text
         found = (hung or incidents or [{}])[0]
         result["place"] = found.get("place")
         result["why"] = found.get("why")
