@@ -153,6 +153,8 @@ class Telling:
         """Run one command to its end and check it."""
         child = self.start(step.words, subprocess.PIPE, **self.faults)
         said = child.communicate(timeout=WITHIN)[0].decode(errors="replace")
+        if step.words.startswith("run "):
+            said = own_lines(said)
         page = self.folder / step.words.split()[-1]
         if "--report" in step.words and page.exists():
             said += page.read_text()
@@ -193,12 +195,9 @@ class Telling:
             watch = self.start(f"watch {name} --interval 5s", subprocess.PIPE)
             child.wait(WITHIN)
         watched = watch.communicate(timeout=WITHIN)[0].decode(errors="replace")
-        said = log.read_text(errors="replace").splitlines()
-        own = [line for line in said if re.match(r"rocsteady: |rank |(\S+ )?done: ", line)]
+        own = own_lines(log.read_text(errors="replace"))
         why = "rocsteady's lines, and the result; what else the script prints is left out."
-        self.tell(
-            Step(words=words, lines=self.story.run, why=why), "\n".join(own), child.returncode
-        )
+        self.tell(Step(words=words, lines=self.story.run, why=why), own, child.returncode)
         step = Step(words=f"watch {name} --interval 5s", lines=(rf"{name}: done",))
         self.tell(step, watched, watch.returncode)
         self.carry_out(Step(words=f"report {name}", lines=self.story.report))
@@ -273,6 +272,12 @@ class Telling:
         parts.append(f"The run ended with {self.end}.")
         text = "\n\n".join(parts) + "\n"
         return f"{text}\n{DIGEST}`{digest(text)}`\n"
+
+
+def own_lines(said):
+    """Return rocsteady's lines, and the result; what else the script prints is left out."""
+    lines = said.splitlines()
+    return "\n".join(each for each in lines if re.match(r"rocsteady: |rank |(\S+ )?done: ", each))
 
 
 def digest(text):
