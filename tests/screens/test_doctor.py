@@ -94,7 +94,7 @@ def test_the_facts_of_a_machine_fit(recorded: Recorded, every_machine: str, widt
     ("machine_name", "words"),
     [
         ("withheld", "withheld KFD node 3"),
-        ("driver-not-loaded", "not offered Radeon RX 7600 series at 0000:03:00.0, driver: none"),
+        ("driver-not-loaded", "not offered Radeon RX 7600 at 0000:03:00.0, driver: none"),
         ("rx7900xtx-old-card", "Radeon RX 470/480/570/580 at 0000:09:00.0, driver: amdgpu"),
         ("kfd-denied", "/dev/kfd not usable by this user (mode 0660, group 992)"),
         ("cpu-wheel", "power asleep; PCIe link not read"),
