@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import pickle
 import struct
 import zipfile
 from pathlib import Path
 
 import pytest
 
-from rocsteady.run.own_checkpoints import own_checkpoints, set_aside, usable
+from rocsteady.run.own_checkpoints import own_checkpoints, set_aside, shard_ends, usable
 
 OPTIMIZER = b"\x80\x02}q\x00(X\x05\x00\x00\x00modelX\x0c\x00\x00\x00param_groups."
 WEIGHTS = b"\x80\x02}q\x00X\x05\x00\x00\x00model."
@@ -51,6 +52,16 @@ def test_what_has_an_optimizer_and_was_written_by_the_run_counts(tmp_path: Path)
     assert chosen(tmp_path) == ["out/last.pth", "out/checkpoint.pth.tar"]
 
 
+def test_other_endings_count_by_what_is_in_the_file(tmp_path: Path) -> None:
+    saved(tmp_path / "state.bin", at=1002)
+    saved(tmp_path / "session", at=1001)
+    other(tmp_path / "data.bin", b"", at=1003)
+    other(tmp_path / "other.bin", b"tokens", at=1004)
+
+    assert chosen(tmp_path) == ["state.bin", "session"]
+    assert not any(each.cut_off for each in own_checkpoints(tmp_path, 900))
+
+
 def test_the_best_counts_only_if_there_is_no_other(tmp_path: Path) -> None:
     saved(tmp_path / "model_best.pt", at=1002)
     assert chosen(tmp_path) == ["model_best.pt"]
@@ -86,6 +97,29 @@ def test_a_folder_is_one_checkpoint_and_may_be_unfinished(
     newest = own_checkpoints(tmp_path, 900)[0]
     assert newest.cut_off
     assert missing in newest.wrong
+
+
+class Piece:
+    """As torch.distributed.checkpoint describes where a tensor is."""
+
+    def __init__(self, offset: int, length: int) -> None:
+        self.relative_path, self.offset, self.length = "__0_0.distcp", offset, length
+
+
+def test_a_file_that_ends_before_its_metadata_says_is_cut_off(tmp_path: Path) -> None:
+    metadata = pickle.dumps({"optimizer.a": Piece(0, 100), "b": Piece(100, 50)}, protocol=4)
+    for step, size in ((10, 150), (20, 149)):
+        other(tmp_path / f"step_{step}/__0_0.distcp", bytes(size), 1000 + step)
+        other(tmp_path / f"step_{step}/.metadata", metadata, 1000 + step)
+
+    assert shard_ends(metadata) == {"__0_0.distcp": 150}
+    assert chosen(tmp_path) == ["step_10"]
+    assert own_checkpoints(tmp_path, 900)[0].cut_off
+
+
+@pytest.mark.parametrize("content", [b"", b"\x80\x04", b"\x80\x04h\xff.", b"no pickle"])
+def test_metadata_of_another_kind_says_nothing(content: bytes) -> None:
+    assert shard_ends(content) == {}
 
 
 def test_deepspeed_is_told_the_folder_that_has_the_pointer(tmp_path: Path) -> None:

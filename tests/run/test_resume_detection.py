@@ -6,7 +6,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from resume_table import README_SCRIPT, Case, cases
+from resume_table import README_SCRIPT, Case, cases, held_out_cases
 
 from rocsteady.run.resume_detection import How, detect_resume
 
@@ -14,12 +14,13 @@ SCRIPTS = Path(__file__).parent / "resume_scripts"
 
 
 def folder_of(case: Case, tmp_path: Path) -> tuple[str, ...]:
-    shutil.copytree(SCRIPTS / "scripts" / "helpers", tmp_path, dirs_exist_ok=True)
-    script = SCRIPTS / "scripts" / case.command[0]
+    scripts = SCRIPTS / ("held_out" if case.held_out else "scripts")
+    shutil.copytree(scripts / "helpers", tmp_path, dirs_exist_ok=True)
+    script = scripts / case.command[0]
     if case.command[0].endswith(".py"):
         shutil.copy(script if script.exists() else README_SCRIPT, tmp_path)
         return ("python", *case.command)
-    return case.command
+    return ("python", *case.command) if case.command[0] == "-m" else case.command
 
 
 WAYS = {
@@ -58,6 +59,62 @@ def test_thirty_scripts(case: Case, tmp_path: Path) -> None:
 
     assert (method.how is not How.UNKNOWN) == case.resumes, method.words
     assert method.arguments == WAYS.get(case.name, ())
+
+
+UNSEEN = {
+    "h31_argv": (How.OPTION, ("continue",), ""),
+    "h32_environment": (How.OPTION, (), "RESTORE_FROM"),
+    "h33_pointer": (How.ITSELF, (), ""),
+    "h34_package": (How.OPTION, ("--auto-resume",), ""),
+    "h35_fire": (How.OPTION, ("--init", "{checkpoint}"), ""),
+    "h36_subcommands": (How.UNKNOWN, (), ""),
+    "h37_rotating": (How.ITSELF, (), ""),
+    "h38_deque": (How.UNKNOWN, (), ""),
+}
+
+
+@pytest.mark.parametrize("case", held_out_cases(), ids=lambda case: case.name)
+def test_scripts_that_were_written_before_the_detection_knew_their_ways(
+    case: Case, tmp_path: Path
+) -> None:
+    method = detect_resume(folder_of(case, tmp_path), tmp_path)
+
+    assert (method.how, method.arguments, method.variable) == UNSEEN[case.name]
+
+
+@pytest.mark.parametrize("look", ["newest()", "(found := newest())"])
+def test_a_function_that_looks_for_the_newest_counts_as_looking(tmp_path: Path, look: str) -> None:
+    (tmp_path / "train.py").write_text(
+        f"""
+from pathlib import Path
+import torch
+def newest():
+    return max(Path("out").glob("*.pt"), default=None)
+found = newest()
+if {look} is not None:
+    state = torch.load(found)
+    optimizer.load_state_dict(state["optimizer"])
+    step = state["step"]
+"""
+    )
+
+    assert detect_resume(("python", "train.py"), tmp_path).how is How.ITSELF
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        'if "--resume" in sys.argv: model.load_state_dict(torch.load("last.pt"))',
+        'if os.environ.get("DEBUG"): state = torch.load("last.pt")',
+        'model.load_state_dict(torch.load(os.environ["CHECKPOINT"]))',
+    ],
+)
+def test_words_and_variables_by_which_only_weights_are_loaded_are_no_way(
+    tmp_path: Path, line: str
+) -> None:
+    (tmp_path / "train.py").write_text(f"import os, sys, torch\n{line}\n")
+
+    assert detect_resume(("python", "train.py"), tmp_path).how is How.UNKNOWN
 
 
 def test_the_first_line_names_what_was_found_and_where(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import signal
 from pathlib import Path
 
 import pytest
@@ -178,6 +179,28 @@ def test_a_run_that_was_left_is_taken_over_by_its_name(project: Project, torch_p
 
     assert ended.code == 0, ended.err
     assert "from 30" in ended.out
+
+
+def test_what_is_printed_when_a_run_is_stopped_works_when_typed(
+    project: Project, torch_python: str
+) -> None:
+    text = TRAINS.replace("IS", "is not None").replace("LOG", "a")
+    script = project.script(text.replace("step == 35 and", "step == 35 and time.sleep(20) or"))
+    child = project.start("--", torch_python, script)
+    until(lambda: "34" in _text(project.folder / "log.txt"), 60)
+    child.send_signal(signal.SIGINT)
+    stopped = project.ended(child)
+    (project.folder / "killed").touch()
+    project.script(text)
+
+    typed = stopped.said[-1].removeprefix("next: rocsteady ").split()
+    assert "beginning" not in stopped.said[-1]
+    resumed = project.say(*typed, within=120)
+    again = project.say(*typed, within=120)
+
+    assert resumed.code == 0, resumed.err
+    assert "from 30" in resumed.out
+    assert (again.code, again.out) == (0, "")
 
 
 def test_a_new_run_continues_from_what_an_earlier_one_wrote(

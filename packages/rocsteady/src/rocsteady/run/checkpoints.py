@@ -29,7 +29,7 @@ from rocsteady.run.job.resume import (
     stamp,
     whole_checkpoints,
 )
-from rocsteady.run.job.values import Job, Resume
+from rocsteady.run.job.values import CHECKPOINT, Job, Resume
 from rocsteady.run.own_checkpoints import (
     OwnCheckpoint,
     checkpoints_in,
@@ -195,7 +195,13 @@ class Checkpoints:
     def _take_up(self, good: Iterable[OwnCheckpoint]) -> None:
         patterns = tuple(glob.escape(str(each.path)) for each in good)
         arguments = self.method.arguments
-        resume = Resume(arguments=arguments, checkpoints=patterns) if patterns else None
+        variable = self.method.variable
+        environment = {variable: CHECKPOINT} if variable else {}
+        resume = (
+            Resume(arguments=arguments, environment=environment, checkpoints=patterns)
+            if patterns
+            else None
+        )
         command = without_option(self._typed, arguments) if patterns else self._typed
         self.job = msgspec.structs.replace(self.job, resume=resume, command=command)
 

@@ -407,10 +407,12 @@ class Supervisor:
         if end.own_step is None and before.key and end.heartbeats:
             end = msgspec.structs.replace(end, unsure=max(1, before.most - before.least))
         self._checkpoints.saved_in(end.saved)
-        if not is_failure(end) and end.outcome is not Outcome.PLANNED:
+        fails = is_failure(end) or end.outcome is Outcome.PLANNED
+        if fails or end.outcome is Outcome.STOPPED:
+            for line in self._checkpoints.take_stock(end):
+                self._announcer.say(line)
+        if not fails:
             return end
-        for line in self._checkpoints.take_stock(end):
-            self._announcer.say(line)
         end = self._checkpoints.counted(end, before, context.log)
         if self._checkpoints.job.resume is None and not end.wrote_checkpoint:
             wrote = wrote_model(self._spec.folder, since.earliest(since.wall))

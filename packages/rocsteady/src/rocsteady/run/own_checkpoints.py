@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import pickletools
 import re
 import struct
 import zipfile
@@ -29,6 +30,7 @@ from rocsteady.run.job.done_when import kind_of, what_is_wrong
 LENGTH = struct.Struct("<Q")  # of the header of a safetensors file
 PICKLE_LIMIT = 64 << 20  # bytes that are searched
 SUFFIXES = MODELS | TORCH_SAVED | {".tar", ".distcp"}
+OTHER_SUFFIXES = {"", ".bin", ".chk", ".ckp", ".dat", ".model", ".save", ".state"}
 STEP_FOLDER = re.compile(r"(?:checkpoint|ckpt|step|epoch|iter|global_step)[-_=]?[0-9]+|.*-state")
 IN_FOLDERS = (".metadata", "trainer_state.json", "train_state.json", "random_states_0.pkl")
 POINTER = "latest"  # of DeepSpeed: a file that names the newest of the folders beside it
@@ -113,8 +115,16 @@ def _units(written: Iterable[Path], folder: Path) -> Iterator[Path]:
         if unit is not None:
             points = (unit.parent / POINTER).is_file() and unit.parent != folder
             yield unit.parent if points else unit
-        elif path.suffix.lower() in SUFFIXES:
+        elif path.suffix.lower() in SUFFIXES or _is_torch_saved(path):
             yield path
+
+
+def _is_torch_saved(path: Path) -> bool:
+    """Return whether a file with another usual ending is one that torch.save wrote."""
+    try:
+        return path.suffix.lower() in OTHER_SUFFIXES and read_head(path, len(ZIP)) == ZIP
+    except OSError:
+        return False
 
 
 def _is_step_folder(folder: Path) -> bool:
@@ -148,6 +158,11 @@ def _wrong(path: Path) -> str:
     names = {each.name for each in path.iterdir()}
     if any(name.endswith(".distcp") for name in names) and ".metadata" not in names:
         return "has no .metadata, which is written last"
+    if ".metadata" in names:
+        ends = shard_ends(read_head(path / ".metadata", PICKLE_LIMIT))
+        short = [name for name, end in ends.items() if _size(path / name) < end]
+        if short:
+            return f"is cut short: {short[0]}"
     stem = re.sub(r"[0-9]+", "*", path.name)
     others = [each for each in path.parent.glob(stem) if each.is_dir() and each != path]
     if stem != path.name and others:
@@ -159,11 +174,43 @@ def _wrong(path: Path) -> str:
     return ""
 
 
+def shard_ends(metadata: bytes) -> dict[str, int]:
+    """Return where the files of torch.distributed.checkpoint end by its .metadata; never unpickled.
+
+    Of each piece it has the file, the offset and the length, in this order.
+    """
+    ends: dict[str, int] = {}
+    memo: list[object] = []
+    recent: list[object] = [None] * 6
+    scalar = False
+    try:
+        for operation, argument, _ in pickletools.genops(metadata):
+            name = operation.name
+            if name == "MEMOIZE":
+                memo.append(recent[-1] if scalar else None)
+            elif name in ("BINGET", "LONG_BINGET"):
+                recent = [*recent[1:], memo[int(argument or 0)]]
+            scalar = isinstance(argument, str | int) and name[-3:] not in ("GET", "PUT", "AME")
+            if scalar:
+                recent = [*recent[1:], argument]
+            if recent[0::2] == ["relative_path", "offset", "length"]:
+                file, offset, length = recent[1::2]
+                if isinstance(file, str) and isinstance(offset, int) and isinstance(length, int):
+                    ends[file] = max(ends.get(file, 0), offset + length)
+    except (ValueError, IndexError):  # written otherwise; nothing is known then
+        return {}
+    return ends
+
+
+def _size(path: Path) -> int:
+    return path.stat().st_size if path.is_file() else 0
+
+
 def is_cut_off(path: Path) -> bool:
     """Return whether the end of a file is missing, beyond doubt."""
     size = path.stat().st_size
     if not size:
-        return path.suffix.lower() in SUFFIXES
+        return path.suffix.lower() in SUFFIXES - TORCH_SAVED  # others name data so
     if path.suffix.lower() == ".safetensors":
         return _safetensors_end(path) > size
     return read_head(path, len(ZIP)) == ZIP and not zipfile.is_zipfile(path)

@@ -53,6 +53,8 @@ LOOKS = frozenset(
         "latest_checkpoint",
         "last_checkpoint",
         "FileNotFoundError",
+        "OSError",
+        "IOError",
     ]
 )  # what asks whether there is a checkpoint
 OF_TIME = frozenset(
@@ -112,6 +114,7 @@ class ResumeMethod(Value, frozen=True, kw_only=True):
 
     how: How
     arguments: tuple[str, ...] = ()  # added to the command; the checkpoint is "{checkpoint}"
+    variable: str = ""  # of the environment, that names the checkpoint
     where: str = ""  # it was found: "train.py:31", or the name of the trainer
     checkpoint: str = ""  # as the text names it
     given: str = ""  # the path that the command has already for the same option
@@ -134,7 +137,8 @@ class ResumeMethod(Value, frozen=True, kw_only=True):
         if self.how is How.ITSELF:
             return f"resumes by itself (found in {self.where})"
         shown = self.checkpoint or UNKNOWN_CHECKPOINT
-        typed = " ".join(self.arguments).replace(CHECKPOINT, shown)
+        words = (f"{self.variable}={CHECKPOINT}",) if self.variable else self.arguments
+        typed = " ".join(words).replace(CHECKPOINT, shown)
         found = {How.COMMAND: "", How.TRAINER: f" ({self.where})"}
         place = found.get(self.how, f" (found in {self.where})")
         instead = f" in place of {self.given}, if that holds training state" if self.given else ""
@@ -380,12 +384,12 @@ class _Detection:
 
     def method(self) -> ResumeMethod:
         """Return the first way that applies."""
-        found = self._by_option() or self._by_constant() or self._by_itself()
+        found = self._by_option() or self._by_word() or self._by_constant() or self._by_itself()
         if found is None:
             return _unknown(self._why)
         if deleted := self._deletes():
             return _unknown(f"{deleted} deletes its output folder at every start")
-        by_path = any(CHECKPOINT in argument for argument in found.arguments)
+        by_path = found.variable or any(CHECKPOINT in argument for argument in found.arguments)
         if not by_path and (dated := self._dated()):
             return _unknown(f"{dated}: each start writes to another folder")
         return found
@@ -462,6 +466,9 @@ class _Detection:
             named = [_last(call.func), receiver, *keys]
             if any(_OPTIMIZER.search(text) for text in named):
                 return True
+            loops = (each for each in self._program.above(call) if isinstance(each, ast.For))
+            if any(receiver in _targets(loop.target) for loop in loops):  # all that was saved
+                return True
         return False
 
     def _counts(self, results: frozenset[str], load: Load) -> bool:
@@ -471,19 +478,34 @@ class _Detection:
         for node in self._program.nodes:
             key = None
             if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Load):
-                key = node.slice if mentions(node.value, results) else None
+                beside = "loads" in set(_called(node.value)) and mentions(node.value, spread)
+                key = node.slice if beside or mentions(node.value, results) else None
             elif isinstance(node, ast.Call) and _last(node.func) in ("get", "pop") and node.args:
                 read = isinstance(node.func, ast.Attribute) and mentions(node.func.value, results)
                 key = node.args[0] if read else None
             if isinstance(key, ast.Constant) and _COUNTER.search(str(key.value)):
                 return True
-            if isinstance(node, ast.Assign) and any(
-                _FIRST.search(name) for target in node.targets for name in _targets(target)
-            ):
-                number = "int" in set(_called(node.value)) or isinstance(node.value, ast.Call)
-                if number and mentions(node.value, spread):
-                    return True
+            if not isinstance(node, ast.Assign):
+                continue
+            targets = {name for target in node.targets for name in _targets(target)}
+            counters = {name for name in targets if _FIRST.search(name)} | targets & self._bounds
+            number = "int" in set(_called(node.value)) or isinstance(node.value, ast.Call)
+            if counters and number and mentions(node.value, spread):
+                return True
+            if targets & results & self._bounds:
+                return True
         return False
+
+    @cached_property
+    def _bounds(self) -> set[str]:
+        """The names that say where a loop begins: of range(first, last) and while done < last."""
+        found: set[str] = set()
+        for node in self._program.nodes:
+            if isinstance(node, ast.While):
+                found |= set(_read(node.test))
+            elif isinstance(node, ast.Call) and _last(node.func) == "range" and node.args[1:]:
+                found |= set(_read(node.args[0]))
+        return found
 
     def _found_options(self) -> Iterator[ScriptOption]:
         program = self._program
@@ -509,6 +531,20 @@ class _Detection:
         if any("TrainingArguments" in name for name in known):  # of transformers
             name = "resume_from_checkpoint"
             yield ScriptOption(flags=(f"--{name}",), name=name, line=0)
+        for call in parsed_functions(program.calls):
+            for function in program.functions.get(_last(call.args[0]), ()):
+                arguments = function.args
+                first = len(arguments.args) - len(arguments.defaults)
+                for each, default in zip(arguments.args[first:], arguments.defaults, strict=True):
+                    value = getattr(default, "value", None)
+                    yield ScriptOption(
+                        flags=(f"--{each.arg}",),
+                        name=each.arg,
+                        line=each.lineno,
+                        filled=bool(value),
+                        alone=value is False,
+                        number=isinstance(value, int | float) and not isinstance(value, bool),
+                    )
         yield from self._overrides()
 
     def _overrides(self) -> Iterator[ScriptOption]:
@@ -531,14 +567,17 @@ class _Detection:
         """Look for an option whose value is loaded, or that lets a checkpoint be loaded."""
         for option in sorted(self._options, key=_plainness):
             name = option.name.lower()
-            if option.number or not _OPTIONS.search(name) or _OTHER_OPTIONS.search(name):
+            if option.number or _OTHER_OPTIONS.search(name):
                 continue
+            telling = _OPTIONS.search(name) is not None
             names = self._program.spread({option.name})
             for load in self._loads:
                 by_path = load.source is not None and mentions(load.source, names)
                 compared = self._compared(load, names) if not by_path else ""
                 guarded = option.alone and self._guarded_by(load, names)
                 if not (by_path and not option.alone) and not compared and not guarded:
+                    continue
+                if not telling and (not by_path or not self._is_training_state(load)):
                     continue
                 if option.filled and not option.alone:  # it has a path of its own
                     continue
@@ -574,6 +613,7 @@ class _Detection:
             if option.line and getattr(node, "lineno", 0) == option.line:
                 declares = isinstance(node, ast.Call) and declares_option(node)
                 field = isinstance(node, ast.AnnAssign) and _last(node.target) == option.name
+                field = field or (isinstance(node, ast.arg) and node.arg == option.name)
                 if declares or field:
                     return self._program.where(node)
         reads = (
@@ -607,6 +647,49 @@ class _Detection:
                     return str(value)
         return ""
 
+    def _by_word(self) -> ResumeMethod | None:
+        """Look for a word of the command, or a variable, that lets a checkpoint be loaded."""
+        typed = self._program.spread({"argv"})
+        for load in filter(self._is_training_state, self._loads):
+            for test in self._tests(load.call):
+                for each in ast.walk(test):
+                    if not isinstance(each, ast.Compare) or not isinstance(each.ops[0], ast.In):
+                        continue
+                    word = getattr(each.left, "value", None)
+                    if (
+                        isinstance(word, str)
+                        and _OPTIONS.search(word.lower())
+                        and mentions(each.comparators[0], typed)
+                        and word not in self._command
+                    ):
+                        where = self._program.where(each)
+                        return ResumeMethod(how=How.OPTION, arguments=(word,), where=where)
+            for name, node, names in self._variables():
+                if load.source is not None and mentions(load.source, names):
+                    return ResumeMethod(
+                        how=How.OPTION, variable=name, where=self._program.where(node)
+                    )
+        return None
+
+    def _variables(self) -> Iterator[tuple[str, ast.AST, frozenset[str]]]:
+        """Yield the variables of the environment that are read, and the names that hold them."""
+        for node in self._program.nodes:
+            read: ast.AST | None = None
+            if isinstance(node, ast.Call) and node.args:
+                reads = ("getenv", "os.environ.get", "environ.get", "os.getenv")
+                read = node.args[0] if ast.unparse(node.func) in reads else None
+            elif isinstance(node, ast.Subscript) and _last(node.value) == "environ":
+                read = node.slice
+            name = getattr(read, "value", None)
+            if not isinstance(name, str) or not _OPTIONS.search(name.lower()):
+                continue
+            for each in self._program.above(node):
+                if isinstance(each, ast.Assign):
+                    targets = {part for target in each.targets for part in _targets(target)}
+                    yield name, node, self._program.spread(targets)
+                if isinstance(each, ast.stmt):
+                    break
+
     def _by_constant(self) -> ResumeMethod | None:
         """Look for a constant that --name=value overrides, as nanoGPT's configurator.py does."""
         if "configurator.py" not in self._program.text:
@@ -626,12 +709,13 @@ class _Detection:
 
     def _by_itself(self) -> ResumeMethod | None:
         """Look for a checkpoint that is loaded whenever it is there."""
-        typed = self._program.spread({"argv"}) | self._unset
+        variables = [names for _, _, names in self._variables()]
+        typed = self._program.spread({"argv"}).union(self._unset, *variables)
         for load in self._loads:
             source = load.source
             if source is not None and mentions(source, typed):
                 continue
-            if any(mentions(test, self._unset) for test in self._tests(load.call)):
+            if any(mentions(test, typed) for test in self._tests(load.call)):
                 continue
             if not load.whole and not self._looks_first(load):
                 continue
@@ -734,6 +818,13 @@ class _Detection:
             if _CHECKPOINT_NAME.search(text) and "best" not in text:
                 files.add("" if joined else text)
         return files.pop() if len(files) == 1 else ""
+
+
+def parsed_functions(calls: Iterable[ast.Call]) -> Iterator[ast.Call]:
+    """Yield the calls that make options of a function's parameters, as Fire and Typer do."""
+    for call in calls:
+        if ast.unparse(call.func) in ("fire.Fire", "Fire", "typer.run") and call.args:
+            yield call
 
 
 def _plainness(option: ScriptOption) -> tuple[bool, int]:

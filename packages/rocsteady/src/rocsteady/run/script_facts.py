@@ -68,9 +68,11 @@ class ScriptFacts(Value, frozen=True, kw_only=True):
 def script_in(command: Sequence[str], folder: Path) -> Path | None:
     """Return the script that a command runs, if it is a file of the user's."""
     for before, word in zip(("", *command), command, strict=False):
-        path = folder / (f"{word.replace('.', '/')}.py" if before == "-m" else word)
-        if path.suffix == ".py" and path.is_file():
-            return path
+        module = word.replace(".", "/")
+        names = (f"{module}.py", f"{module}/__main__.py") if before == "-m" else (word,)
+        for path in (folder / name for name in names):
+            if path.suffix == ".py" and path.is_file():
+                return path
     return None
 
 
