@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import cast
 
 import pytest
+from msgspec.structs import replace
 
 from rocsteady.errors import RequestError
 from rocsteady.model import Strategy
@@ -82,6 +83,25 @@ def test_trials_end_with_a_tenth_of_what_is_left(
         trials.run(JOB, Strategy(), TrialKind.PACE)
 
     assert len(made.bounds) == count
+
+
+def test_trials_that_fail_before_their_speed_is_known_count_too() -> None:
+    class Failing(Made):
+        def run(
+            self, job: Job, strategy: Strategy, bounds: Bounds, **_: object
+        ) -> tuple[TrialResult, ...]:
+            super().run(job, strategy, bounds)
+            first = TrialResult(strategy=strategy, seconds=10.0, step=40, failure="oom")
+            return first, replace(first, step=80)
+
+    made = Failing(10.0, None)
+    trials = PlanTrials(
+        cast("Trials", made), lambda _: nullcontext(), each=20.0, within=300.0, left=400
+    )
+    for _ in range(6):
+        trials.run(JOB, Strategy(), TrialKind.PACE)
+
+    assert len(made.bounds) == 1  # 100 s by restarts, so 10 s for trials
 
 
 @pytest.mark.parametrize(

@@ -658,8 +658,9 @@ class PlanTrials:
         yield self._within
         for result in results:
             left = self._left or result.total
-            if result.pace is not None and left:
-                yield SHARE * left / result.pace.rate
+            pace = with_pace_over_restarts(results, result).pace
+            if pace is not None and left:
+                yield SHARE * left / pace.rate
 
     def _progress(self, elapsed: float) -> TrialProgress:
         used = self._trials.seconds + elapsed
