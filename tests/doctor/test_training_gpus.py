@@ -73,7 +73,7 @@ def test_the_form_with_a_node_is_for_that_gpu_and_comes_first(recorded: Recorded
         ("rx6700xt", "", []),
         ("rx7900xtx-rx6700xt", "11.0.0", ["same", "across-families"]),
         ("rx6900xt-igpu", "10.3.0", ["same"]),  # the processor's own does not count beside a card
-        ("old-kernel", "9.0.0", ["same", "same"]),  # what it is, nobody says
+        ("old-kernel", "9.0.0", ["same", "same"]),  # known by its PCI device
         ("no-amd-gpu", "10.3.0", []),
     ],
 )
