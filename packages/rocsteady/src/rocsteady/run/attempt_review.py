@@ -167,7 +167,9 @@ class AttemptReview:
             why = f"hung at {end.found.verdict.place}. {decision.why}"
             decision = msgspec.structs.replace(decision, why=why)
         elif self._unsaid and not (decision.waits and self.backoff.waits) and not history.gave_up:
-            self._announcer.say(f"{self._unsaid}.", style=RED)
+            killed = failure is not None and failure.kind == FailureKind.KILLED and not ends
+            stop = f" To stop: rocsteady stop {self._spec.run.name}" if killed else ""
+            self._announcer.say(f"{self._unsaid}.{stop}", style=RED)
         self._act(decision, failure, started_from)
         if decision.next is not Next.END:
             self._announce_cost()
@@ -340,9 +342,7 @@ class AttemptReview:
         if failure.kind in THE_SCRIPTS_OWN:
             self._unsaid = f"{_own_words(failure, ended_by)}{step}"
         elif self._strategies.clears(failure):
-            killed = failure.kind == FailureKind.KILLED
-            stop = f". To stop: rocsteady stop {self._spec.run.name}" if killed else ""
-            self._unsaid = f"{in_detail(failure)}{step}{stop}"
+            self._unsaid = f"{in_detail(failure)}{step}"
             self._announce_what_to_lower(failure.kind)
         elif end.found is not None:
             self._announcer.note(f"{failure.title}{step} ({failure.kind}).")  # it was said: hung
