@@ -37,6 +37,7 @@ MAY = {
     "run/flight_recorder.py": "a pipe that a rank has made, without blocking",
     "run/injection.py": "files that come with rocsteady, files of the kernel, new files",
     "probe/processes.py": "files that come with rocsteady",
+    "plan/exports/wheels.py": "files of the installation itself",
     "run/run_exports.py": "adds to a file of its own, and follows no link",
     "run/stop_deadline.py": "a pipe of its own",
     "run/startup.py": "files of the system",

@@ -246,7 +246,8 @@ def test_a_run_tells_of_its_end_and_the_address_is_shown_nowhere(
         f'command = ["{sys.executable}", "fails.py"]\n[notify]\nwebhook = "{server}/s3cr3t"\n'
     )
 
-    tried = run_words(tmp_path, "notify", "--test")
+    unasked = run_words(tmp_path, "notify", "--test")
+    tried = run_words(tmp_path, "notify", "--test", "--yes")
     listed = run_words(tmp_path, "notify")
     run = run_words(tmp_path, "run", "--yes", "--name", "one")
     shown = [run_words(tmp_path, *words) for words in (("report", "--json"), ("status", "--json"))]
@@ -255,13 +256,15 @@ def test_a_run_tells_of_its_end_and_the_address_is_shown_nowhere(
     )
     changed = run_words(tmp_path, "run", "--name", "two")
 
+    assert (unasked.returncode, unasked.stdout) == (2, "")  # a file of a stranger
     assert tried.stdout == "webhook at 127.0.0.1 (json): sent\n", tried.stderr
     assert listed.stdout == "webhook at 127.0.0.1 (json): on incident, deadline, end\n"
     sent = [json.loads(body) for _, _, body in Handler.seen]
     assert [(each["event"], each["run"]) for each in sent] == [("end", "test"), ("end", "one")]
     assert "KeyError" in sent[1]["text"], sent
-    assert "its command has changed since it was last used" in changed.stderr
-    for each in (tried, listed, run, *shown, changed):
+    assert changed.returncode == 2
+    assert "changed since" in changed.stderr
+    for each in (unasked, tried, listed, run, *shown, changed):
         assert "s3cr3t" not in each.stdout + each.stderr
         assert "0th3r" not in each.stdout + each.stderr
 

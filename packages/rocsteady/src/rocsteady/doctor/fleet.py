@@ -13,6 +13,7 @@ from statistics import median
 from typing import NamedTuple
 
 import msgspec
+from rocsteady_train.untrusted_file import read_regular
 
 from rocsteady.doctor.condition_match import Answers
 from rocsteady.doctor.diagnosis import CHECKS, rule_findings
@@ -21,7 +22,7 @@ from rocsteady.doctor.knowledge.gpu_names import card_name, describe
 from rocsteady.doctor.knowledge.reader import Knowledge
 from rocsteady.doctor.knowledge.values import Severity
 from rocsteady.doctor.machine.machine import Machine, read_machine
-from rocsteady.doctor.machine.recording import RecordedRoot, read_recording
+from rocsteady.doctor.machine.recording import RECORDING_LIMIT, RecordedRoot, read_recording
 from rocsteady.doctor.machine.view import View
 from rocsteady.errors import ExaminationError
 from rocsteady.model import Value
@@ -150,7 +151,7 @@ def _names(files: Sequence[Path]) -> list[str]:
 
 
 def _machine(file: Path, knowledge: Knowledge) -> Machine:
-    content = file.read_bytes()
+    content = read_regular(file, RECORDING_LIMIT)
     if b'"facts_read"' in content:
         try:
             return msgspec.json.decode(content, type=Machine)
