@@ -135,3 +135,14 @@ def test_recommended(case: dict[str, Any], tmp_path: Path, monkeypatch: pytest.M
     assert chosen.startswith(tuple(case["right"])), case["name"]
     if case["right"] != ["cloud"]:
         assert not chosen.startswith("cloud")
+
+
+@pytest.mark.parametrize("machine", ["steam-deck", "vega-apu-plain"])
+def test_a_fix_after_which_the_gpu_stays_out_of_use_is_no_option(
+    machine: str, tmp_path: Path
+) -> None:
+    case = {"machine": machine, "hours": {"cpu": 100}}
+
+    made = planned(case, tmp_path)
+
+    assert "gpu+fix" not in [each.id for each in (*made.options, *made.ruled_out)]

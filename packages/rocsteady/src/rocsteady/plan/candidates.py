@@ -92,7 +92,7 @@ def _gpu_options(here: Circumstances) -> Iterator[Option]:
 def fixed_gpu(here: Circumstances) -> Option | None:
     """Return the GPU after the doctor's commands, where these do more than change variables."""
     blocking = _blocking(clean(here), here)
-    if here.deadly or not (here.gpus and blocking and all(it.fix.commands for it in blocking)):
+    if here.deadly or not (here.gpus and blocking and all(_is_mended(it) for it in blocking)):
         return None
     commands = (command for it in blocking for command in it.fix.commands)
     return Option(
@@ -108,6 +108,11 @@ def fixed_gpu(here: Circumstances) -> Option | None:
         ),
         steps=(*_commands(clean(here), here.os), *dict.fromkeys(commands)),
     )
+
+
+def _is_mended(finding: Finding) -> bool:
+    """Whether the doctor's commands, as they stand, bring the GPU into use."""
+    return finding.fix.mends and bool(finding.fix.commands)
 
 
 def _commands(strategy: Strategy, system: str) -> tuple[str, ...]:
