@@ -372,13 +372,21 @@ def test_a_script_without_torch_is_planned_and_run_by_what_it_prints(project: Pr
     assert first["do"] == "rocsteady run --plan 1"
     assert first["pace"]["rate"] == pytest.approx(50, rel=0.4)
     assert first["finish"]["in_time"] == 1.0
-    assert "variant-small" in {option["id"] for option in plan["options"]}
-    assert (
-        next(option for option in plan["options"] if option["variant"])["changes"]
-        == "half the work"
-    )
     assert ended.code == 0, ended.err
     assert (project.folder / "model.bin").exists()
+
+
+@pytest.mark.ci
+@pytest.mark.slow
+def test_variants_are_tried_where_a_tenth_of_the_job_allows_it(project: Project) -> None:
+    project.script(COUNTS.replace("401", "40_001").replace("/400", "/40000"))
+    project.job(JOB.replace("400", "40000"), "train.py")
+
+    plan = planned(project, "--trial", "2s", "--within", "1m")
+
+    variants = [option for option in plan["options"] if option["variant"]]
+    assert [option["id"] for option in variants] == ["variant-small"]
+    assert variants[0]["changes"] == "half the work"
 
 
 @pytest.mark.slow

@@ -96,7 +96,6 @@ def tried(runner: ProbeRunner, title: str, tries: int = 5, **changes: object) ->
     return runner.run(probe, tries=tries, seconds=60.0)
 
 
-@pytest.mark.ci
 def test_every_probe_ends_well_here_or_says_why_it_is_not_run(make_runner: MakeRunner) -> None:
     runner = make_runner()
 

@@ -66,7 +66,7 @@ def test_faults_cost_one_restart_each_and_no_bit_of_the_weights(start: Starts) -
     assert ended(undisturbed) == 0
     weights = [(run.folder / "weights.json").read_text() for run in (torchrun, undisturbed)]
     assert weights[0] == weights[1]
-    assert "Hung in the backward pass" in torchrun.said()
+    assert "hung: " in torchrun.said()
     assert undisturbed.generations() == 1
 
 
