@@ -413,9 +413,12 @@ def test_time_grows_with_the_length_only(piece: str) -> None:
     took = []
     for length in (10_000, 80_000):
         text = (piece * length)[:length]
-        began = time.process_time()
-        Secrets().text(text)
-        took.append(time.process_time() - began)
+        tries = []
+        for _ in range(3):  # the least: others on the machine only add to it
+            began = time.process_time()
+            Secrets().text(text)
+            tries.append(time.process_time() - began)
+        took.append(min(tries))
 
     assert took[1] < 24 * max(took[0], 0.01)  # 64 times, if it grew with the square
 

@@ -107,12 +107,14 @@ def test_a_recording_that_names_all_the_nodes_it_may_has_an_end() -> None:
         "/sys/bus/pci/devices": Entry(names=names),
         "/proc/self/cgroup": "0::" + "/a" * 30_000,
     }
-    began = time.process_time()
+    took = []
+    for _ in range(3):  # the least: others on the machine only add to it
+        began = time.process_time()
+        machine = machine_of(files, PATH="/x:" * 40_000, HOME="/" + "h/" * 60_000)
+        took.append(time.process_time() - began)
+        assert machine.gpus.gpus == ()
 
-    machine = machine_of(files, PATH="/x:" * 40_000, HOME="/" + "h/" * 60_000)
-
-    assert time.process_time() - began < 2.0
-    assert machine.gpus.gpus == ()
+    assert min(took) < 2.0
 
 
 # One machine of each kind: what it holds is what there is to make strange.
