@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -133,6 +134,18 @@ def test_the_reference_names_every_option() -> None:
 
 def test_version(cli: Rocsteady) -> None:
     assert cli("--version").out == f"rocsteady {__version__}\n"
+
+
+def test_a_page_of_a_process_overwrites_nothing(cli: Rocsteady, tmp_path: Path) -> None:
+    mine = tmp_path / "train.py"
+    mine.write_text("mine")
+    process = ("watch", "--pid", str(os.getpid()), "--report")
+
+    assert cli(*process, str(mine)).code == 2
+    assert mine.read_text() == "mine"
+    assert cli("watch", "a-run", "--pid", "1").code == 2
+    assert cli("watch", "--report", str(mine)).code == 2
+    assert cli("watch", "--pid", str(2**22 + 1)).code == 3
 
 
 def test_an_unknown_command_is_wrong_usage(cli: Rocsteady) -> None:

@@ -413,7 +413,7 @@ def _inspection() -> None:
         memory_bytes=1 << 30, gpus="", seconds=2.4,
     )  # fmt: skip
     width, colour = layout(sys.stdout)
-    show(render_inspection(found, None, width=width, colour=colour))
+    show(render_inspection(found, (), width=width, colour=colour))
 
 
 def _doctor() -> None:

@@ -7,6 +7,7 @@ import sys
 import time
 from datetime import timedelta
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -24,6 +25,9 @@ from rocsteady.system.atomic_file import write_whole
 from rocsteady.system.background import start_detached
 from rocsteady.system.terminal import can_fill_screen
 from rocsteady.wording import ahead
+
+if TYPE_CHECKING:
+    from rocsteady.doctor.knowledge.values import Step
 
 DONE, NOT_DONE = 0, PERSON_NEEDED
 STUCK, NOT_EXAMINED = 1, 3
@@ -81,6 +85,8 @@ def command(  # noqa: PLR0913 - one argument an option
     if pid is not None:
         if name is not None:
             raise click.UsageError("give a RUN or --pid, not both")
+        if report is not None and report.exists():
+            raise click.UsageError(f"--report {report}: already exists; choose another name")
         ctx.exit(_inspect(pid, report, as_json=as_json))
     if report is not None:
         raise click.UsageError("--report needs --pid; for a run: rocsteady report")
@@ -118,28 +124,31 @@ def _inspect(pid: int, report: Path | None, *, as_json: bool) -> int:
     from rocsteady.failures.stacks import from_snapshots  # noqa: PLC0415
     from rocsteady.hangs.inspection import Standing, inspect  # noqa: PLC0415
     from rocsteady.screens.inspection import (  # noqa: PLC0415
-        Advice,
         render_inspection,
         render_inspection_page,
     )
 
     waits = load_waits()
     seen = inspect(pid, waits)
-    found, advice = without_secrets(seen.inspection), None
+    found = without_secrets(seen.inspection)
+    steps: tuple[Step, ...] = ()
     if found.state is Standing.STUCK:
         known = load_failures()
         hang = Hangs(known.signatures, waits).name(from_snapshots(seen.snapshots, ()), seen.culprit)
         if hang is not None:
             fix = known.kinds[hang.kind].fix or known.kinds[hang.kind].advice
-            advice = Advice(hang.kind, (fix, *fix.then) if fix else ())
+            steps = (fix, *fix.then) if fix else ()
     if as_json:
         show_json(found)
     else:
         width, colour = layout(sys.stdout)
-        show(render_inspection(found, advice, width=width, colour=colour))
+        show(render_inspection(found, steps, width=width, colour=colour))
     if report is not None:
-        write_whole(report, render_inspection_page(found, advice).encode())
-        tell(f"rocsteady: wrote {report}.")
+        try:
+            write_whole(report, render_inspection_page(found, steps).encode())
+        except OSError as error:
+            raise click.UsageError(f"--report {report}: {error.strerror or error}") from None
+        tell(f"rocsteady: wrote {report}")
     return {Standing.STUCK: STUCK, Standing.UNSEEN: NOT_EXAMINED}.get(found.state, DONE)
 
 

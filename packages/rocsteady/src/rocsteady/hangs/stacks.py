@@ -220,10 +220,9 @@ def own_folders(pid: int) -> tuple[str, ...]:
     """Return the folders whose code is the user's: the project that a process was started in."""
     try:
         here = Path(procfs.link(f"{procfs.PROC}/{pid}/cwd"))
-        words = procfs.read(f"{procfs.PROC}/{pid}/cmdline").split(b"\0")
     except OSError:
         return ()
-    scripts = [here / os.fsdecode(word) for word in words if word.endswith(b".py")]
+    scripts = [here / word for word in procfs.command(pid) if word.endswith(".py")]
     return tuple(f"{_project(folder)}/" for folder in {here, *(each.parent for each in scripts)})
 
 

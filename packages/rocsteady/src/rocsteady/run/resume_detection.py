@@ -36,58 +36,20 @@ _OPTIMIZER = re.compile(r"(?i)opt")
 _CHECKPOINT_NAME = re.compile(r"(?i)(checkpoint|ckpt|last|latest|snapshot|state)")
 _CHECKPOINT_FILE = re.compile(r"[\w./-]+\.(pt|pth|ckpt|tar)")
 CONTINUES = ("resume", "latest", "last", "auto", "continue")  # what an option is compared with
-LOOKS = frozenset(
-    [
-        "exists",
-        "isfile",
-        "is_file",
-        "isdir",
-        "is_dir",
-        "glob",
-        "rglob",
-        "iglob",
-        "listdir",
-        "iterdir",
-        "scandir",
-        "get_last_checkpoint",
-        "latest_checkpoint",
-        "last_checkpoint",
-        "FileNotFoundError",
-        "OSError",
-        "IOError",
-    ]
-)  # what asks whether there is a checkpoint
-OF_TIME = frozenset(
-    [
-        "now",
-        "utcnow",
-        "today",
-        "strftime",
-        "time",
-        "time_ns",
-        "getpid",
-        "uuid1",
-        "uuid4",
-        "token_hex",
-        "mkdtemp",
-    ]
-)
-NO_LOADS = frozenset(
-    [
-        "json",
-        "yaml",
-        "toml",
-        "tomllib",
-        "np",
-        "numpy",
-        "OmegaConf",
-        "wandb",
-        "config",
-        "cfg",
-        "librosa",
-        "audio",
-    ]
-)
+# What asks whether there is a checkpoint.
+LOOKS = frozenset([
+    "exists", "isfile", "is_file", "isdir", "is_dir", "glob", "rglob", "iglob", "listdir",
+    "iterdir", "scandir", "get_last_checkpoint", "latest_checkpoint", "last_checkpoint",
+    "FileNotFoundError", "OSError", "IOError",
+])  # fmt: skip
+OF_TIME = frozenset([
+    "now", "utcnow", "today", "strftime", "time", "time_ns", "getpid", "uuid1", "uuid4",
+    "token_hex", "mkdtemp",
+])  # fmt: skip
+NO_LOADS = frozenset([
+    "json", "yaml", "toml", "tomllib", "np", "numpy", "OmegaConf", "wandb", "config", "cfg",
+    "librosa", "audio",
+])  # fmt: skip
 LIBRARY_LOADS = frozenset(
     ["load_checkpoint", "load_state", "restore", "restore_checkpoint", "load_training_state"]
 )

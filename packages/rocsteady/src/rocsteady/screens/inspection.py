@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from typing import NamedTuple
+from collections.abc import Sequence
 
 from rocsteady.colours import BOLD, DIM, GREEN, RED, YELLOW
 from rocsteady.doctor.knowledge.values import Step
@@ -33,14 +33,9 @@ UNSEEN_WITHOUT_HEARTBEAT = (
 )
 
 
-class Advice(NamedTuple):
-    """What to try, and the failure that it is known for."""
-
-    kind: str
-    steps: tuple[Step, ...]
-
-
-def render_inspection(found: Inspection, advice: Advice | None, *, width: int, colour: bool) -> str:
+def render_inspection(
+    found: Inspection, advice: Sequence[Step], *, width: int, colour: bool
+) -> str:
     page = Page(width, colour=colour)
     label = found.state.value
     page.row(label, headline(found), column=len(label) + 2, style=STYLES[found.state])
@@ -72,7 +67,7 @@ def render_inspection(found: Inspection, advice: Advice | None, *, width: int, c
     return str(page)
 
 
-def render_inspection_page(found: Inspection, advice: Advice | None) -> str:
+def render_inspection_page(found: Inspection, advice: Sequence[Step]) -> str:
     return render_template(
         "inspection.html.j2",
         found=found,
@@ -148,19 +143,24 @@ def stack_of(waiter: Waiter) -> list[tuple[str, bool]]:
     return lines[:MAX_FRAMES]
 
 
-def to_do(found: Inspection, advice: Advice | None) -> tuple[Step, ...]:
+def to_do(found: Inspection, advice: Sequence[Step]) -> tuple[Step, ...]:
     command = shlex.join(found.command) or "python train.py"
     next_time = Step(
-        text="Start it with rocsteady next time: it finds this by itself and resumes.",
+        text="Next time, start it with rocsteady, which finds deadlocks and resumes if it can.",
         commands=(f"rocsteady run -- {command}",),
     )
+    waits = found.state is Standing.WAITING
     again = Step(
-        text="Look again in a minute: a wait that ends by itself is no hang.",
+        text="Look again in a minute. A wait that ends is no hang."
+        if waits
+        else "Look again if no step comes.",
         commands=(f"rocsteady watch --pid {found.pid}",),
     )
     if found.state is Standing.STUCK:
-        line = Step(text=f"Fix {_spoken(found.place)}: it waits there for what cannot come.")
-        known = [_for(step, command) for step in (advice.steps[:2] if advice else ())]
+        line = Step(
+            text=f"Fix {_spoken(found.place)}: it waits there for something that cannot happen."
+        )
+        known = [_for(step, command) for step in advice[:2]]
         return (*((line,) if found.place else ()), *known, next_time)
     if found.state is Standing.STOPPED:
         continues = (f"kill -CONT {found.pid}",)
@@ -168,7 +168,7 @@ def to_do(found: Inspection, advice: Advice | None) -> tuple[Step, ...]:
     if found.state is Standing.UNSEEN:
         return (
             Step(
-                text="Look as the user of the process, or as root.",
+                text="Inspect it as the user who started it, or as root.",
                 commands=(f"sudo rocsteady watch --pid {found.pid}",),
             ),
         )
