@@ -493,7 +493,7 @@ def _preview_page(previewed: Previewed, page: Page) -> str:
         return str(page)
     if previewed.end.waits:
         page.paragraph(
-            "This can clear up by itself, so it is waited for: rocsteady tries again, 5 s to 10 min"
+            "This can clear up by itself, so rocsteady waits and tries again, 5 s to 10 min"
             " apart, until the deadline or for a day without progress (run --give-up-after)."
         )
         advice = kind.fix or kind.advice

@@ -58,7 +58,7 @@ def write_files(  # noqa: PLR0913 - one argument an option
         export = replace(export, folder="")
     if left_here := outside(export.command, folder):
         names = ", ".join(left_here)
-        tell(f"rocsteady: not in this folder, so it does not go along: {names}. Copy it first.")
+        tell(f"rocsteady: outside this folder, so not included: {names}. Copy it here first.")
     pinned = "" if export.requirements else _pinned(folder)
     if pinned:
         export = replace(export, requirements=PINS)

@@ -337,7 +337,7 @@ class Supervisor:
         if self._outputs and (names := self._outputs.settle()) and not end.started_over:
             target = near(self._spec.records / f"outputs-{start.number}")
             self._announcer.say(
-                f"the restart began {', '.join(names[:3])} anew; what was in it is in {target}."
+                f"the restart overwrote {', '.join(names[:3])}; the earlier content is in {target}."
             )
         if end.started_over and self._trial and end.outcome is not Outcome.UNKILLABLE:
             self._trial.put_back(start.number)

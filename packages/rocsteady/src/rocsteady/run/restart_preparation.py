@@ -80,7 +80,7 @@ class Restart:
         waits = wait.seconds > 0 and (decision.waits or crashed_again)
         self.repeats = (decision.waits and wait.repeats) or routine
         if decision.waits and waits and wait.first:
-            tries = f"next try in {duration(wait.seconds)}, then ever more rarely, "
+            tries = f"next try in {duration(wait.seconds)}, then less and less often, "
             tries = "" if wait.seconds > LONGEST_WAIT.total_seconds() else tries
             self._announcer.say(
                 f"waiting: {wait.trouble}; {tries}for up to {duration(wait.limit)}."
