@@ -167,6 +167,44 @@ def test_dumps_are_asked_for_through_the_pipe_of_the_rank(
     }
 
 
+def sleeping(folder: Path, **variables: str) -> subprocess.Popen[bytes]:
+    environment = {"PATH": os.environ["PATH"], **variables}
+    return subprocess.Popen(["sleep", "60"], cwd=folder, env=environment)  # noqa: S607
+
+
+@pytest.mark.parametrize(
+    ("variable", "below"), [("HOME", ".cache/torch"), ("XDG_CACHE_HOME", "torch")]
+)
+def test_dumps_are_read_from_where_torch_writes_them_unless_told(
+    tmp_path: Path, variable: str, below: str
+) -> None:
+    home, since = tmp_path / "home", time.time() - 1.0
+    (home / below).mkdir(parents=True)
+    started = [sleeping(tmp_path, **{variable: str(home)}) for _ in range(2)]
+    ranks = {rank: process.pid for rank, process in enumerate(started)}
+    try:
+        trace = home / below / "comm_lib_trace_rank_0"
+        trace.write_bytes(pickle.dumps(dump(("0", 42, "all_reduce"))))
+        began = time.monotonic()
+        alone = ask_flight_recorders(ranks, since=since, within=60.0)
+        took = time.monotonic() - began
+        trace.with_name("comm_lib_trace_rank_1").write_bytes(
+            pickle.dumps(dump(("0", 41, "all_reduce")))
+        )
+        both = ask_flight_recorders(ranks, since=since, within=60.0)
+    finally:
+        for process in started:
+            process.kill()
+            process.wait()
+
+    assert alone == {}  # one of two may be another job's
+    assert took < 30.0  # nobody was asked, so nothing is waited for
+    assert both == {
+        0: {"0": CollectiveCount(42, "all_reduce")},
+        1: {"0": CollectiveCount(41, "all_reduce")},
+    }
+
+
 def test_dumps_of_another_attempt_are_not_read(tmp_path: Path, ranks: dict[int, int]) -> None:
     (tmp_path / "trace_0").write_bytes(pickle.dumps(dump(("0", 42, "all_reduce"))))
 

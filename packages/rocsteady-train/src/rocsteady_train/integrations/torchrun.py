@@ -9,8 +9,8 @@ that starts no command, but watches the ranks of this agent. They exchange JSON,
 over a socket. Watchers of several hosts agree on each generation through its store: no two hosts
 start different things. ``torchrun_channels.py`` has both.
 
-``rocsteady run`` copies this file beside ``inside/``, for a training environment without rocsteady:
-it imports nothing but the standard library and torch's public names.
+``rocsteady run`` copies this file and ``kernel_faults.py`` beside ``inside/``, for a training
+environment without rocsteady: they import only the standard library and public names of torch.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import torch
 from torch.distributed import DistError
+from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
 from torch.distributed.elastic.rendezvous.api import (
     RendezvousClosedError,
     RendezvousError,
@@ -34,6 +35,8 @@ from torch.distributed.elastic.rendezvous.api import (
     RendezvousParameters,
     rendezvous_handler_registry,
 )
+
+from .kernel_faults import KernelFaults
 
 if TYPE_CHECKING:
     from rocsteady_train.integrations.torchrun_channels import Watcher
@@ -75,6 +78,7 @@ class Rendezvous(RendezvousHandler):
         self._is_cut_off = False
         self._hangs: Any = None  # what hosts tell each other of stuck ranks
         self._is_hang_fault_said = False
+        self._kernel = KernelFaults()
         if watched:
             atexit.register(self._stopped)
             self._start_watcher()
@@ -99,6 +103,7 @@ class Rendezvous(RendezvousHandler):
                     raise
                 self._cut_off(error)
             if not self._watched or self._prepare(info):
+                self._kernel.forget()  # what it said of the ranks before
                 return info
         sys.stderr.write(
             f"rocsteady: the hosts did not agree in {TRIES} tries (exit code {RETRY}).\n"
@@ -166,6 +171,8 @@ class Rendezvous(RendezvousHandler):
         done = not self._is_cut_off and bool(self._inner.shutdown())
         watcher, self._watcher = self._watcher, None
         error = sys.exc_info()[1]  # torchrun calls this while its own error is on the way
+        if isinstance(error, ChildFailedError):
+            add_kernel_faults(error, self._kernel)
         if watcher is None or isinstance(error, SystemExit):
             return done
         watcher.tell(over=error is None)
@@ -312,6 +319,25 @@ class Rendezvous(RendezvousHandler):
         if self._watcher is not None:
             self._watcher.reap()
         sys.exit(code)
+
+
+def add_kernel_faults(error: ChildFailedError, kernel: KernelFaults) -> None:
+    """Put what the kernel said into torchrun's message, below the signal that ended a rank.
+
+    torch 2.14 has a method for it, ``ErrorHandler.maybe_enrich_signal_failure_message``, and no way
+    to give it another handler. This needs neither, and is the same in all versions.
+    """
+    try:
+        _, failure = error.get_first_failure()
+        if failure.exitcode >= 0 or not isinstance(failure.message, str):
+            return
+        lines = kernel.lines({each.pid for each in error.failures.values()})
+        if kernel.why_not:
+            lines = [f"its log cannot be read ({kernel.why_not}); look into: sudo dmesg"]
+        failure.message += "".join(f"\n  kernel    : {line}" for line in lines)
+        error.args = (error.format_msg(),)
+    except FAULTS as fault:  # of ours: torchrun's message stays as it is
+        sys.stderr.write(f"rocsteady: the kernel log could not be added: {fault!r}\n")
 
 
 def get() -> Callable[[RendezvousParameters], RendezvousHandler]:

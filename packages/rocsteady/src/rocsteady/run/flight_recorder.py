@@ -1,10 +1,11 @@
 """What PyTorch's flight recorder says about the collectives of each rank.
 
-The recorder is on where the user sets TORCH_FR_BUFFER_SIZE (older: TORCH_NCCL_TRACE_BUFFER_SIZE).
-It writes a file for each rank, named by TORCH_FR_DUMP_TEMP_FILE and the rank, when a collective
-times out, or when something is written to the pipe of the rank, which exists where
-TORCH_NCCL_DEBUG_INFO_PIPE_FILE is set. The files are pickles, so they are read by an unpickler that
-knows no classes and no functions. Unconfirmed with RCCL on AMD hardware.
+The recorder is on since torch 2.11; before, where the user sets TORCH_FR_BUFFER_SIZE (older:
+TORCH_NCCL_TRACE_BUFFER_SIZE). It writes a file for each rank when a collective times out, or when
+something is written to the pipe of the rank, which exists where TORCH_NCCL_DEBUG_INFO_PIPE_FILE is
+set, and which the nccl of torch 2.15 no longer reads. The file is named by TORCH_FR_DUMP_TEMP_FILE
+and the rank, else it lies in torch's cache. The files are pickles, so they are read by an unpickler
+that knows no classes and no functions. Unconfirmed with RCCL on AMD hardware.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from rocsteady.model import Value
 from rocsteady.system import procfs
 
 STEMS = ("TORCH_FR_DUMP_TEMP_FILE", "TORCH_NCCL_DEBUG_INFO_TEMP_FILE")
+DEFAULT_STEM = "torch/comm_lib_trace_rank_"  # in the user's cache
 PIPE_STEM = "TORCH_NCCL_DEBUG_INFO_PIPE_FILE"
 LIMIT = 32 * 1024 * 1024  # bytes of one dump
 ENVIRONMENT_LIMIT = 1024 * 1024  # bytes
@@ -102,24 +104,42 @@ def ask_flight_recorders(
     the wall clock: older files are of another attempt.
     """
     deadline = time.monotonic() + within
-    files: dict[int, Path] = {}
+    named: dict[int, list[Path]] = {}
+    unnamed: dict[int, list[Path]] = {}
     for rank, pid in [*ranks.items()][:MAX_FILES]:
         variables = environment_of(pid)
         stem = next((variables[name] for name in STEMS if variables.get(name)), "")
         if stem:
-            files[rank] = Path(f"/proc/{pid}/cwd", f"{stem}{rank}")
+            named[rank] = [Path(f"/proc/{pid}/cwd", f"{stem}{rank}")]
             if variables.get(PIPE_STEM):
                 _request(Path(f"/proc/{pid}/cwd", f"{variables[PIPE_STEM]}{rank}.pipe"))
-    found: dict[int, Groups] = {}
+        else:
+            unnamed[rank] = [folder / f"{DEFAULT_STEM}{rank}" for folder in _caches(variables)]
+    found = _dumps(unnamed, since)
+    if len(found) < len(unnamed):
+        found = {}  # all jobs of a user write there, so that some files may be another job's
     while True:
-        for rank, path in files.items():
-            if rank not in found:
-                with contextlib.suppress(OSError, ValueError):
-                    if path.stat().st_mtime >= since:
-                        found[rank] = read_dump(read_regular(path, LIMIT))
-        if len(found) == len(files) or time.monotonic() >= deadline:
+        found |= _dumps({rank: named[rank] for rank in named if rank not in found}, since)
+        if not named.keys() - found.keys() or time.monotonic() >= deadline:
             return found
         time.sleep(LOOK)
+
+
+def _caches(variables: Mapping[str, str]) -> list[Path]:
+    """Return the user's caches: older versions of torch look at HOME only."""
+    home = [Path(variables["HOME"], ".cache")] if variables.get("HOME") else []
+    named = variables.get("XDG_CACHE_HOME")
+    return [Path(named), *home] if named else home
+
+
+def _dumps(files: Mapping[int, Iterable[Path]], since: float) -> dict[int, Groups]:
+    found: dict[int, Groups] = {}
+    for rank, paths in files.items():
+        for path in paths:
+            with contextlib.suppress(OSError, ValueError):
+                if rank not in found and path.stat().st_mtime >= since:
+                    found[rank] = read_dump(read_regular(path, LIMIT))
+    return found
 
 
 def environment_of(pid: int, names: Iterable[str] = ()) -> dict[str, str]:

@@ -31,6 +31,7 @@ from rocsteady.system import procfs
 
 PACKAGE = "_rocsteady_inside"
 PACKAGES = ("", "heartbeat")  # of inside/ that a training process needs
+RENDEZVOUS = ("torchrun.py", "kernel_faults.py")  # what torchrun needs, beside inside/
 SITECUSTOMIZE = "sitecustomize.py"
 PREFIX = "rocsteady-"
 OWNER_LIMIT = 4096  # bytes
@@ -96,8 +97,9 @@ def lay_out(folder: Path) -> Injection:
 
 def _offer_rendezvous(site: Path) -> None:
     """Lay out the handler for torchrun, and the entry point by which torchrun finds it."""
-    handler = resources.files("rocsteady_train.integrations") / "torchrun.py"
-    _write(site / PACKAGE / handler.name, handler.read_bytes())
+    for name in RENDEZVOUS:
+        source = resources.files("rocsteady_train.integrations") / name
+        _write(site / PACKAGE / name, source.read_bytes())
     about = site / f"rocsteady-{__version__}.dist-info"
     about.mkdir(mode=PRIVATE_FOLDER)
     metadata = f"Metadata-Version: 2.1\nName: rocsteady\nVersion: {__version__}\n"
