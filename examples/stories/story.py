@@ -241,12 +241,6 @@ class Telling:
         while not true() and child.poll() is None and time.monotonic() < end:
             time.sleep(0.5)
 
-    def wrong_turns(self):
-        """Return the corrections of this note from docs/field-notes.md."""
-        text = (ROOT / "docs" / "field-notes.md").read_text()
-        part = text.partition(f"## Note {self.story.note}: ")[2].partition("\n## ")[0]
-        return part.partition("Corrections:\n\n")[2].strip()
-
     def page(self):
         """Return the story as a page of the docs."""
         story = self.story
@@ -260,8 +254,7 @@ class Telling:
             "what its GPU did is injected: nothing here is confirmed on hardware.",
             f"The author needed {story.took}. The commands below took {self.seconds:.0f} s.",
             f"| by hand | now |\n|---|---|\n{rows}",
-            "What the note took for true, and what sources say ([](../field-notes.md)):",
-            self.wrong_turns(),
+            "What the note took for true, and what sources say: [](../field-notes.md).",
             "## The commands",
         ]
         for words, said, why in self.told:
