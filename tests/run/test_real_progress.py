@@ -159,4 +159,4 @@ def test_a_clock_that_is_set_back_makes_no_duration_negative(project: Project) -
     assert re.search(r"done\. Took [3-9]\.\d s", ended.err)
     assert re.search(r"\| [3-9]\.\d s \| exit code 0", page)
     assert re.search(r"The run finished \(0 steps\) in [3-9]\.\d s", page)
-    assert "-86" not in page + ended.err
+    assert not re.search(r"(?<!\w)-\d", page + ended.err)  # no negative number

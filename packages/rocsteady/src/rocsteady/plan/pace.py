@@ -3,7 +3,7 @@
 The warm-up is told apart by MSER: the cut that leaves the smallest standard error of the mean
 (White, Simulation 69, 1997). The interval is by batch means of the ratio, with what neighbouring
 batches have in common (Newey and West, Econometrica 55, 1987), and Student's t; it is never
-narrower than the drift of a machine's own speed, which a short trial cannot see.
+narrower than the drift of a machine's own speed, of which a short trial sees little.
 """
 
 from __future__ import annotations
@@ -22,6 +22,9 @@ LEAST_GROUPS = 4  # fewer tell nothing of the spread
 LEAST_STEPS = 4
 LAGS = 4  # groups so far apart may still be alike, or unlike, as validation makes them
 DRIFT = 0.08  # standard deviation of the log of the pace, from trial to run; see docs/benchmarks.md
+LONG = 60.0  # seconds of the trials that it was measured with; shorter ones see less of it
+MOST_DRIFT = 0.42  # a factor of 2, at 90 %
+START_DRIFT = 0.3  # the same of the time until the first step; our own guess
 NORMAL = 1.645  # 90 % of a normal distribution lie within so many standard deviations
 
 
@@ -105,9 +108,11 @@ def _half_width(groups: Sequence[_Group], mean: float) -> float:
     for lag in range(1, lags + 1):
         alike = sum(one * two for one, two in zip(off, off[lag:], strict=False))
         spread += 2 * (1 - lag / (lags + 1)) * alike
-    error = math.sqrt(max(0.0, spread) * len(groups) / free) / sum(g.seconds for g in groups)
+    seconds = sum(group.seconds for group in groups)
+    error = math.sqrt(max(0.0, spread) * len(groups) / free) / seconds
+    drift = min(DRIFT * math.sqrt(max(1.0, LONG / seconds)), MOST_DRIFT)
     return math.hypot(
-        _student(max(3.0, 1.5 * len(groups) / (lags + 1) - 1)) * error, NORMAL * DRIFT
+        _student(max(3.0, 1.5 * len(groups) / (lags + 1) - 1)) * error, NORMAL * drift
     )
 
 
@@ -161,7 +166,7 @@ def finish(  # noqa: PLR0913 - all that it rests on
     ends, lost = [], []
     for _ in range(DRAWS):
         rate = pace.rate * math.exp(dice.gauss(0.0, spread))
-        work = pace.starting + left / rate
+        work = pace.starting * math.exp(dice.gauss(0.0, START_DRIFT)) + left / rate
         often = dice.gammavariate(shape, scale)
         took = _took(dice, work, max(often, 1 / NEVER), loss)
         ends.append(min(setup + took, NEVER))
