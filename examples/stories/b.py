@@ -13,28 +13,27 @@ Kept seven variables in the Dockerfile
   `doctor env` says of each what it does: four of seven do nothing, one does so in part
 Concluded that torch 2.5.1 and ROCm 6.2 do not match
   `doctor` does not say so: that release was built for the pair
-Forced DataParallel because FSDP hung
-  `probe ranks` tries two ranks, each kind separately
 Checked six criteria by hand
   `done_when` in the job file; the run is not done without them
 Saw that both cards were busy
   the log shows steps and processor time of each rank
 """,
     job="""
+total = { steps = 182 }
 deadline = "7d"
 """,
     data="--rows 60000",
     launcher="torchrun --standalone --nproc-per-node 2",
     small=(
-        "--epochs 1 --folds 2 --learning_rate 0.001"
+        "--epochs 2 --folds 2 --learning_rate 0.001"
         " --hidden_layers 32,16 --use_mixed_precision --batch_size 64 --checkpoint_every 10"
     ),
     full=(
         "--epochs 40 --folds 8 --learning_rate 0.001"
         " --hidden_layers 32,16 --use_mixed_precision --batch_size 64 --checkpoint_every 100"
     ),
-    ends="gpu+one",
-    faults=(("blas", 1, 1), ("blas", 20, 2_000)),
+    ends="gpu+clean",
+    faults=(("blas", 1, 1),),
     before=(
         Step(
             words="doctor",
@@ -49,23 +48,9 @@ deadline = "7d"
             words="explain HIPBLAS_STATUS_ALLOC_FAILED",
             lines=("It is not a check of the ROCm version",),
         ),
-        Step(words="probe 'ranks:DDP, gloo'", lines=("ok ranks DDP, gloo",)),
         *PLAN,
     ),
-    run=(
-        "blas-handle-failed|HIPBLAS",
-        "Remedy: single-gpu",
-        r"done\. (About )?\d+ steps",
-    ),
-    report=("HIPBLAS_STATUS_ALLOC_FAILED", "lost to failures"),
-    after=(
-        Step(
-            words="run --yes --name both --resume never -- torchrun --standalone --nproc-per-node 2"
-            " train.py --epochs 1 --folds 2 --hidden_layers 32,16 --batch_size 64",
-            lines=(r"rank 0: \d+ steps", r"rank 1: \d+ steps", r"done\. (About )?\d+ steps"),
-            why="Without the fault, both ranks train: each says its steps and its processor time.",
-        ),
-    ),
+    run=(r"rank 0: \d+ steps", r"rank 1: \d+ steps", r"done\. (About )?\d+ steps|done +\d+ steps"),
 )
 
 if __name__ == "__main__":

@@ -130,7 +130,9 @@ class Telling:
         plain = job.read_text().partition("[variants.")[0]
         kept = [line for line in plain.splitlines() if not line.startswith(own)]
         command = f"command = {json.dumps(shlex.split(self.train()))}"
-        job.write_text("\n".join([command, story.job.strip(), *kept]) + "\n")
+        stated = story.job.strip().splitlines()  # the total is that of the small size
+        stated = [each for each in stated if options.small or not each.startswith("total")]
+        job.write_text("\n".join([command, *stated, *kept]) + "\n")
         there = json.loads(text)["environment"]
         users = ("HOME", "LANG", "LD_LIBRARY_PATH", "PATH", "SHELL", "USER", "VIRTUAL_ENV")
         self.environment |= {name: there[name] for name in there if name not in users}

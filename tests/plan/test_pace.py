@@ -282,9 +282,24 @@ def test_what_was_seen_twice_outweighs_what_was_supposed() -> None:
 
 def test_where_nothing_fails_and_the_pace_is_sure_the_end_is_the_work() -> None:
     quiet = FailureHistory(failures=0, seconds=10_000 * DAY)
-    found = forecast(HOUR, pace=pace_of(starting=30.0), history=quiet)
-    assert (found.early, found.seconds, found.late) == pytest.approx([HOUR + 30] * 3, rel=1e-4)
+    found = forecast(HOUR, pace=pace_of(), history=quiet)
+    assert (found.early, found.seconds, found.late) == pytest.approx([HOUR] * 3, rel=1e-4)
     assert found.lost == pytest.approx(0.0, abs=1e-4)
+
+
+def test_the_end_of_a_job_that_mostly_starts_is_uncertain() -> None:
+    quiet = FailureHistory(failures=0, seconds=10_000 * DAY)
+    found = forecast(1.0, pace=pace_of(starting=30.0), history=quiet)
+    assert found.early < 25 < found.seconds < 37 < found.late
+
+
+def test_a_trial_of_a_second_says_less_than_one_of_a_minute() -> None:
+    def width(each: float) -> float:
+        pace = measure([StepTime(each * n, n) for n in range(1, 41)], started=0.0)
+        assert pace is not None
+        return pace.high / pace.low
+
+    assert width(0.02) > 1.5 * width(2.0)
 
 
 def test_the_interval_is_that_of_the_pace_where_nothing_fails() -> None:
