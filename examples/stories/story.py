@@ -62,7 +62,7 @@ class Story:
     goes_down_at: int = 0  # a step at which the whole machine does
     before: tuple[Step, ...]  # the run
     run: tuple[str, ...]  # lines of rocsteady's
-    report: tuple[str, ...]
+    report: tuple[str, ...] = ()
     after: tuple[Step, ...] = ()  # the report
 
     def pairs(self):
@@ -81,12 +81,6 @@ PLAN = (
         lines=("wrote decision.md",),
         why="The decision page of this plan.",
     ),
-)
-REFUSED = Step(
-    words="run --yes --resume note-e",
-    lines=("the machine crashed during this", "not started"),
-    code=76,
-    why="After a crash of the machine and a reboot, the run remembers, and does not go on unasked.",
 )
 
 
@@ -182,17 +176,12 @@ class Telling:
     def run(self):
         """Run the job through its failures, with a second terminal that watches it in text."""
         name = f"note-{self.story.note.lower()}"
-        began = any(step.words.startswith("run ") for step in self.story.before)
-        words = f"run --yes --name {name} --plan 1{' --resume auto' * began}"
+        words = f"run --yes --name {name} --plan 1"
+        if self.story.goes_down_at:  # the run of before goes on
+            name, words = "gpu", "run --yes --resume gpu"
         log = self.folder.parent / "run.txt"
         with log.open("ab") as output:
             child = self.start(words, output, **self.faults)
-            if self.story.goes_down_at:
-                self.go_down(child, name)
-                self.carry_out(REFUSED)
-                name += "-cpu"
-                words = f"run --yes --name {name} --plan 1 --resume auto"
-                child = self.start(words, output, **self.faults)
             self.until((self.folder / ".rocsteady" / "runs" / name).exists, child)
             watch = self.start(f"watch {name} --interval 5s", subprocess.PIPE)
             child.wait(WITHIN)
@@ -214,13 +203,18 @@ class Telling:
         said = self.start(f"report {name} --format json", subprocess.PIPE).communicate()[0]
         story = json.loads(said)
         last = story["attempts"][-1]["strategy"]
-        used = next((it["id"] for it in options if it["strategy"] == last), "a workaround")
+        tried = [each["what"] for each in story["decisions"]]
+        used = next((it["id"] for it in options if it["strategy"] == last), tried[-1])
         self.end = f"{used}: {story['run']['outcome']}"
         if self.end not in [f"{it}: done" for it in self.story.ends.split(" or ")]:
             self.missing.append(f"ends with {self.story.ends}: done; it was {self.end}")
 
-    def go_down(self, child, name):
+    def go_down(self, name):
         """Do what a crash of the machine does: every process ends, and the next boot is another."""
+        words = f"run --yes --name {name}"
+        log = self.folder.parent / "crash.txt"
+        with log.open("wb") as output:
+            child = self.start(words, output, **self.faults)
         self.until(lambda: self.step(name) >= self.story.goes_down_at, child)
         child.send_signal(signal.SIGKILL)
         child.wait()
@@ -231,6 +225,9 @@ class Telling:
         ):
             for table in ("runs", "attempts", "intents"):
                 journal.execute(f"UPDATE {table} SET boot_id = 'the boot before'")  # noqa: S608
+        why = "As the author did it: on the GPU. Then the machine goes down."
+        said = own_lines(log.read_text(errors="replace"))
+        self.tell(Step(words=words, lines=(), code=child.returncode, why=why), said, child.returncode)
 
     def step(self, name):
         said = self.start("status --json", subprocess.PIPE).communicate()[0]
@@ -297,6 +294,8 @@ def tell(story, options=None):
         if story.data:
             making = [options.python, "make_data.py", *shlex.split(story.data)]
             subprocess.run(making, cwd=telling.folder, check=True, stdout=subprocess.DEVNULL)
+        if story.goes_down_at:
+            telling.go_down("gpu")
         for step in story.before:
             telling.carry_out(step)
         telling.run()

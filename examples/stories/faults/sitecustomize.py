@@ -29,6 +29,7 @@ EVERY = "every-"
 A_TIME = 1e9  # from here on it is no step
 ON_GPU = os.environ.get("HIP_VISIBLE_DEVICES") != "-1"
 steps = 0
+told = False  # a worker to hang, in this process
 
 
 def wait_forever():
@@ -55,8 +56,9 @@ def due(*kinds):
 
 
 def count(*_):
-    global steps  # noqa: PLW0603 - a counter
-    if due("loader"):
+    global steps, told  # noqa: PLW0603 - a counter and a flag
+    if not told and due("loader"):
+        told = True
         STUCK.touch()
     steps += 1
 
