@@ -133,3 +133,21 @@ def test_what_probes_saw_here_decides_what_comes_first(recorded: Recorded, memor
     memory.close()
 
     assert step.remedy == "loader-inline"
+
+
+def test_a_newer_checkpoint_is_progress_where_the_script_prints_no_count(
+    recorded: Recorded, memory: Memory
+) -> None:
+    history = strategies(recorded, memory)
+
+    def ended(start: str, saves: tuple[int, ...] = (10,), over: str = "") -> bool:
+        end = msgspec.structs.replace(
+            END, confirmed=False, start=start, saves=saves, started_over=over
+        )
+        return history.ended(end, RUN)
+
+    assert ended("step-30")
+    assert ended("step-60")
+    assert not ended("step-60")
+    assert not ended("step-90", saves=())
+    assert not ended("step-99", over="its loss is that of a first step")

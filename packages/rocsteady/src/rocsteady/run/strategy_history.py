@@ -69,6 +69,7 @@ class StrategyHistory:
         self._before = 0  # how many of these were on options that were given up
         self._answered = ""  # the kind of failure that the remedy is for
         self._furthest = ProgressCounts()
+        self._starts: set[str] = set()  # checkpoints that attempts began with
         self._split: BatchSplit | None = None  # that was seen last
         crashes = memory.deadly(here, script) if memory else ()
         self._deadly = [entry.strategy for entry in crashes]
@@ -169,9 +170,13 @@ class StrategyHistory:
     def ended(self, end: AttemptEnd, run: Run) -> bool:
         """Return whether an attempt came further than all before it; what helped it is remembered.
 
-        Only the script's own count tells: steps that were made over again are none.
+        The script's own count tells, or a checkpoint that none before it began with, if it saved
+        another: steps that were made over again are none.
         """
         further = self._furthest.passes(end.own_step, end.own_counts)
+        if end.start and end.saves and not end.started_over:
+            further = further or end.start not in self._starts
+        self._starts.add(end.start)
         if end.heartbeats and not any(beat.step for beat in end.heartbeats):
             further = False  # it only read what others have saved
         progressed = further or (end.outcome is Outcome.BY_ITSELF and not is_failure(end))
