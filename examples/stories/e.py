@@ -39,7 +39,10 @@ budget = 25
         Step(words="doctor env", lines=("1 variable: 1 harms",), code=1),
         *PLAN,
     ),
-    run=("the machine crashed", r"done\. (About )?\d+ steps|done +\d+ steps",),
+    run=(
+        "the machine crashed",
+        r"done\. (About )?\d+ steps|done +\d+ steps",
+    ),
     report=("machine crashed",),
 )
 

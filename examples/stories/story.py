@@ -227,7 +227,9 @@ class Telling:
                 journal.execute(f"UPDATE {table} SET boot_id = 'the boot before'")  # noqa: S608
         why = "As the author did it: on the GPU. Then the machine goes down."
         said = own_lines(log.read_text(errors="replace"))
-        self.tell(Step(words=words, lines=(), code=child.returncode, why=why), said, child.returncode)
+        self.tell(
+            Step(words=words, lines=(), code=child.returncode, why=why), said, child.returncode
+        )
 
     def step(self, name):
         said = self.start("status --json", subprocess.PIPE).communicate()[0]
