@@ -22,7 +22,7 @@ import msgspec
 import torch.distributed as dist
 from rocsteady_train.integrations.torchrun_channels import DECISION, HangChannel, HostChannel
 
-from rocsteady.hangs.verdict import HostSummary, job_blame, job_hangs
+from rocsteady.hangs.verdict import HostPart, Part, job_blame, job_verdict
 from rocsteady.model import RankRecord, WaitsFor
 from rocsteady.run.host_decision import HostDecision, Weight, choose
 
@@ -134,7 +134,7 @@ class Job:
             for host, hangs in enumerate(self._hangs):
                 if host not in told and notice[host] <= self.now:
                     told.add(host)
-                    hangs.heard({"waits": self._summary(host)})
+                    hangs.heard({"part": self._part(host)})
                 began = time.process_time()
                 ended |= {host} if self._answered(hangs, hangs.look()) else set()
                 self.leading += 0.0 if host else time.process_time() - began
@@ -147,14 +147,17 @@ class Job:
         if "confirm" in message:
             hangs.heard({"confirmed": message["confirm"]})
         elif "hosts" in message:
-            hosts = [msgspec.convert(each, HostSummary) for each in message["hosts"]]
-            check(job_hangs(hosts), "not all are stuck")
-            job_blame(hosts)
+            parts = [msgspec.convert(each, HostPart) for each in message["hosts"]]
+            judged = job_verdict(
+                parts, hosts=message["of"], asked=message["asked"], still=message["still"]
+            )
+            check(judged.hangs, "not all are stuck")
+            job_blame(parts)
             hangs.heard({"hangs": True})
             return True
         return "hangs" in message
 
-    def _summary(self, host: int) -> dict[str, Any]:
+    def _part(self, host: int) -> dict[str, Any]:
         ranks = range(host * RANKS, (host + 1) * RANKS)
         records = tuple(
             RankRecord(rank=rank, pid=4000 + rank, step=1000, phase="backward",
@@ -163,8 +166,8 @@ class Job:
             for rank in ranks
         )  # fmt: skip
         world = RANKS * self.hosts
-        summary = HostSummary(world=world, stuck=True, ranks=tuple(ranks), records=records)
-        return dict(msgspec.to_builtins(summary))
+        part = HostPart(part=Part.PROVEN, world=world, ranks=tuple(ranks), records=records)
+        return dict(msgspec.to_builtins(part))
 
 
 def _connected(port: int) -> dist.Store:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 import subprocess
 import sys
 from importlib.metadata import distribution
@@ -118,6 +119,7 @@ def test_run_chooses_it_without_rocsteady_beside_torch(project: Project, torch_p
     assert ended.code == 0, ended.err
     assert ended.out.splitlines()[2:] == ["shared False"]
     assert not [line for line in ended.said if "rendezvous" in line]
+    assert len([line for line in ended.said if "restarted its ranks" in line]) == 1
 
 
 def test_the_users_own_rendezvous_is_used(project: Project, torch_python: str) -> None:
@@ -220,3 +222,209 @@ def test_no_job_of_a_fixed_size_starts_with_fewer_hosts(
 
     assert done.stdout.split() == ["1", "4", "1"], done.stderr  # the last may have 1 to 4 hosts
     assert done.stderr.count("1 of 4 hosts seem to be alive") == 1
+
+
+WHY_ABSENT = """
+    import sys
+    from rocsteady_train.integrations.torchrun import _why_absent
+    chosen = {"PET_RDZV_BACKEND": "rocsteady"}
+    for words in (
+        "torchrun --nproc-per-node 2 train.py --standalone",  # an option of the script
+        "torchrun --rdzv_backend=rocsteady train.py",
+        "torchrun --master_addr host --node-rank 1 --nnodes 2 train.py",
+        "torchrun --standalone train.py",
+        "torchrun --rdzv-backend c10d train.py",
+        "torchrun --rdzv_backend=static train.py",
+        "/venv/bin/accelerate launch --num_processes 2 train.py",
+        "/venv/bin/accelerate launch --rdzv_backend rocsteady train.py",
+    ):
+        under_run = _why_absent(words.split(), {**chosen, "ROCSTEADY_RUN": "x"})
+        print(bool(_why_absent(words.split(), chosen)), bool(_why_absent(words.split(), {})
+              or under_run or _why_absent(words.split(), {**chosen, "TORCHELASTIC_RUN_ID": "x"})))
+"""
+
+
+def test_it_is_known_when_torchrun_will_not_use_it(
+    project: Project, torch_python: str, beside_torch: str
+) -> None:
+    done = run_beside(beside_torch, torch_python, project, WHY_ABSENT)
+
+    lines = [line.split() for line in done.stdout.splitlines()]
+    absent = [False, False, False, True, True, True, True, False]
+    assert lines == [[str(each), "False"] for each in absent], done.stderr
+
+
+@pytest.mark.ci
+@pytest.mark.parametrize(
+    ("options", "absent"), [(("--standalone",), True), ((), False), (("--master-port", "0"), False)]
+)
+def test_a_torchrun_that_goes_on_without_it_says_so_in_one_line(
+    project: Project,
+    torch_python: str,
+    beside_torch: str,
+    options: tuple[str, ...],
+    absent: object,
+) -> None:
+    script = project.script("import os; print(os.environ.get('PET_RDZV_ENDPOINT'))")
+    variables = {"PET_RDZV_BACKEND": "rocsteady", "PYTHONPATH": beside_torch}
+    variables |= {"ROCSTEADY_COMMAND": "true"}  # a watcher that ends at once
+    done = subprocess.run(
+        [torch_python, "-m", "torch.distributed.run", *LOGS, *options, script],
+        env={"PATH": os.environ["PATH"], "HOME": str(project.folder), **variables},
+        cwd=project.folder,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=WITHIN,
+    )
+
+    said = [line for line in done.stderr.splitlines() if "not active" in line]
+    assert (done.returncode, done.stdout, len(said)) == (0, "None\n", int(bool(absent))), (
+        done.stderr
+    )
+    assert "master_addr" not in done.stderr
+
+
+def waiting_host(  # noqa: PLR0913, PLR0917 - what a host is started with
+    torch_python: str,
+    project: Project,
+    beside_torch: str,
+    conf: str,
+    port: int,
+    text: str = "print('trained')",
+) -> subprocess.Popen[str]:
+    """Start the torchrun of the second of two hosts; nothing watches its ranks."""
+    options = ("--nnodes", "2", "--rdzv-id", "job", "--rdzv-endpoint", f"127.0.0.1:{port}")
+    return subprocess.Popen(
+        [
+            torch_python,
+            "-m",
+            "torch.distributed.run",
+            *LOGS,
+            *options,
+            "--rdzv-conf",
+            conf,
+            project.script(text),
+        ],
+        env={
+            "PATH": os.environ["PATH"],
+            "HOME": str(project.folder),
+            "PET_RDZV_BACKEND": "rocsteady",
+            "PYTHONPATH": beside_torch,
+            "ROCSTEADY_RUN": "t",
+        },
+        cwd=project.folder,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return int(server.getsockname()[1])
+
+
+def test_a_store_that_never_appears_ends_with_a_code_to_start_it_again(
+    project: Project, torch_python: str, beside_torch: str
+) -> None:
+    conf = "is_host=false,read_timeout=2,join_timeout=5"
+
+    host = waiting_host(torch_python, project, beside_torch, conf, free_port())
+
+    out, err = host.communicate(timeout=WITHIN)
+    assert (host.returncode, out) == (75, ""), err
+    assert "Traceback" not in err
+
+
+def test_a_store_whose_host_starts_later_is_waited_for(
+    project: Project, torch_python: str, beside_torch: str
+) -> None:
+    port, conf = free_port(), "is_host=false,read_timeout=2,join_timeout=120"
+    late = waiting_host(torch_python, project, beside_torch, conf, port)
+    assert late.stderr is not None
+    first = late.stderr.readline()
+    while "waiting" not in first:
+        assert late.poll() is None, first
+        first = late.stderr.readline()
+
+    host = waiting_host(torch_python, project, beside_torch, "is_host=true", port)
+
+    assert host.communicate(timeout=WITHIN)[0] == late.communicate(timeout=WITHIN)[0] == "trained\n"
+    assert (host.returncode, late.returncode) == (0, 0)
+
+
+def test_a_spare_host_that_was_never_needed_ends_well(
+    project: Project, torch_python: str, beside_torch: str
+) -> None:
+    port = free_port()
+    text = "import time; time.sleep(10.0)"  # the third host is there by then
+    hosts = [
+        waiting_host(torch_python, project, beside_torch, f"is_host={at == 0}".lower(), port, text)
+        for at in range(3)
+    ]
+
+    said = [host.communicate(timeout=WITHIN)[1] for host in hosts]
+
+    assert [host.returncode for host in hosts] == [0, 0, 0], said
+    assert sum("not needed" in each for each in said) == 1
+
+
+FAILS = """
+    import os, pathlib, sys, time
+    rank = os.environ["RANK"]
+    pathlib.Path(f"up-{rank}").touch()
+    while not pathlib.Path("up-1").exists():
+        time.sleep(0.1)
+    if rank == "1":
+        time.sleep(2.0)
+        os.kill(os.getpid(), 9)
+    time.sleep(120.0)
+"""
+
+
+def test_above_a_number_of_hosts_the_scheduler_restarts_all_of_them(
+    project: Project, torch_python: str, beside_torch: str
+) -> None:
+    """As with more than 256 hosts: torch's static rendezvous, and every failure ends all."""
+    script, port = project.script(FAILS), free_port()
+    hosts = [
+        subprocess.Popen(
+            [
+                torch_python,
+                "-m",
+                "torch.distributed.run",
+                *LOGS,
+                "--nnodes",
+                "2",
+                "--master-addr",
+                "127.0.0.1",
+                "--master-port",
+                str(port),
+                "--max-restarts",
+                "3",
+                "--node-rank",
+                str(rank),
+                "--rdzv-conf",
+                "c10d_hosts=1",
+                script,
+            ],
+            env={
+                "PATH": os.environ["PATH"],
+                "HOME": str(project.folder),
+                "PET_RDZV_BACKEND": "rocsteady",
+                "PYTHONPATH": beside_torch,
+                "ROCSTEADY_RUN": "t",
+                "MASTER_ADDR": "127.0.0.1",
+                "MASTER_PORT": str(port),
+            },
+            cwd=project.folder,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for rank in range(2)
+    ]
+
+    said = [host.communicate(timeout=WITHIN)[1] for host in hosts]
+
+    assert [host.returncode for host in hosts] == [75, 75], said

@@ -85,6 +85,19 @@ def test_a_deadlocked_rank_is_found_on_whichever_host(
     assert named == [(rank, str(rank // RANKS))], job.all_said()
 
 
+def test_a_host_without_a_watcher_does_not_blind_the_others(start: Starts) -> None:
+    job = start(2, 150)
+    assert job.until(lambda: bool(job.told("saved"))), job.all_said()
+    os.kill(job.watcher(2), signal.SIGKILL)
+    assert job.until(lambda: "the watcher has ended" in job.said(2)), job.all_said()
+
+    (job.shared / "fault-0").write_text("lock", encoding="utf-8")
+
+    assert ended_well(job), job.all_said()
+    assert job.generations() == 2
+    assert "host 1 (it has no watcher)" in job.said(1)
+
+
 @pytest.mark.parametrize("rank", [0, 3])
 def test_a_rank_that_validates_on_one_host_keeps_the_job_alive(start: Starts, rank: int) -> None:
     job = start(2, 100)

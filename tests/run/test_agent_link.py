@@ -12,8 +12,9 @@ import pytest
 if sys.platform == "win32":
     pytest.skip("runs are of POSIX; Windows is unconfirmed", allow_module_level=True)
 
-from rocsteady.errors import LauncherError
-from rocsteady.run.torchrun import AgentLink, Message
+from rocsteady.errors import LauncherError, NotNeededError
+from rocsteady.run.torchrun import AgentLink, Message, RankGroup, first_failure
+from rocsteady.system.child_end import Exit
 
 MINE: Message = {"weight": 1, "why": "mine"}
 
@@ -84,3 +85,41 @@ def test_without_another_generation_nothing_is_decided(
     assert link.agree(MINE, last) is None
     with pytest.raises(LauncherError):
         link.start({}, "run")
+
+
+@pytest.mark.parametrize(
+    ("failed", "ended"),
+    [
+        ({"rank": 1, "code": 3}, Exit(code=3, rank=1)),
+        ({"rank": 5, "code": -9}, Exit(signal=9, rank=5)),
+        (None, Exit(code=1)),
+    ],
+)
+def test_the_code_is_that_of_the_rank_that_failed_first_as_torchrun_saw_it(
+    conversation: tuple[Agent, AgentLink], failed: object, ended: Exit
+) -> None:
+    agent, link = conversation
+    group = RankGroup(link, "none")
+
+    agent.tell(over=False, failed=failed)
+
+    assert group.wait(5.0) == ended
+
+
+def test_a_spare_that_was_not_needed_is_no_failure(
+    conversation: tuple[Agent, AgentLink],
+) -> None:
+    agent, link = conversation
+    agent.tell(over=True, spare=True)
+
+    with pytest.raises(NotNeededError):
+        link.agree(MINE, last)
+
+
+def test_ranks_that_torchrun_terminated_do_not_count_as_the_first_to_fail() -> None:
+    terminated, by_shell = Exit(signal=15, rank=0), Exit(code=143, rank=2)
+
+    assert first_failure([terminated, by_shell, Exit(code=3, rank=1)], is_sure=True).rank == 1
+    assert first_failure([terminated, by_shell], is_sure=False) == Exit(code=1)  # of one unread
+    assert first_failure([terminated, by_shell], is_sure=True) == terminated
+    assert first_failure([], is_sure=True) == Exit(code=1)

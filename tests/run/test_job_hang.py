@@ -10,8 +10,9 @@ import msgspec
 import pytest
 from rocsteady_train.integrations.torchrun_channels import HangChannel, HostChannel
 
-from rocsteady.hangs.values import Heartbeat
+from rocsteady.hangs.values import Heartbeat, ProcessSeen, ThreadSeen, Wait, WayOut
 from rocsteady.hangs.verdict import Patience, Verdict
+from rocsteady.hangs.wait_set import Activity, Member, WaitSet, WakeSource
 from rocsteady.model import RunState
 from rocsteady.run.announcer import Announcer
 from rocsteady.run.job_hang import SAY_AFTER, JobHang
@@ -19,6 +20,27 @@ from rocsteady.run.torchrun import AgentLink
 
 HUNG = Verdict(condition=RunState.HUNG, why="", quiet=9.0)
 HEALTHY = Verdict(condition=RunState.HEALTHY, why="", quiet=0.1)
+
+
+def unproven(way: WayOut, pid: int = 1) -> Verdict:
+    """Return what is said of ranks that do not move, and for which there is this way out."""
+    exits = (WakeSource(pid=pid, tid=pid, way=way, what=""),)
+    waits = WaitSet(at=1.0, members=(stuck(pid),), exits=exits)
+    return Verdict(condition=RunState.SLOW, why="", quiet=40.0, waits=waits)
+
+
+def stuck(pid: int) -> Member:
+    thread = ThreadSeen(tid=pid, name="python", state="S", cpu=0.0, wait=Wait.LOCK)
+    process = ProcessSeen(
+        pid=pid, parent=1, name="python", python=True, read_bytes=0, written_bytes=0, rss_bytes=0,
+        threads=(thread,),
+    )  # fmt: skip
+    return Member(process=process, thread=thread, trains=True, activity=Activity.WAITS_INSIDE)
+
+
+UNREAD, CUT = unproven(WayOut.UNREAD), unproven(WayOut.NETWORK)
+IN_PYTHON = msgspec.structs.replace(stuck(9).thread, frames=("acquire (threading.py:9)",))
+DEAD = WaitSet(at=1.0, members=(msgspec.structs.replace(stuck(9), thread=IN_PYTHON),))
 
 
 class Store:
@@ -72,7 +94,8 @@ class Host:
         self.announcer.quiet = True
         self.watch = JobHang(cast("AgentLink", self.link), self.announcer, Patience())
         self.beats = tuple(beat(2 * place + local, world) for local in range(2))
-        self.verdict, self.proves = HUNG, True
+        self.verdict = HUNG
+        self.proves: bool | None = True  # None: nothing can be read
 
     def tick(self) -> bool:
         self.link.look()
@@ -147,6 +170,56 @@ def test_hosts_that_are_never_stuck_at_the_same_time_do_not_hang() -> None:
         assert job.after(20) == [False, False]
 
 
+@pytest.mark.parametrize("busy", [0, 2])
+def test_a_proof_that_could_not_be_read_is_repeated_and_not_taken_back(busy: int) -> None:
+    job = Job(3)
+    job.hosts[busy].proves = None
+    assert job.after(40) == [False] * 3
+    assert job.store.values["rocsteady/moved"] == b"0"
+
+    job.hosts[busy].proves = True
+
+    assert job.after(15) == [True] * 3
+
+
+@pytest.mark.parametrize("dead", [True, False])
+def test_hosts_that_cannot_prove_their_part_do_not_blind_the_others(dead: object) -> None:
+    job = Job(5)
+    job.hosts[1].proves = None  # it is too busy to be read
+    job.hosts[3].verdict = UNREAD
+    if dead:
+        job.hosts[4].verdict = msgspec.structs.replace(HUNG, waits=DEAD)
+    said: list[str] = []
+    job.hosts[0].announcer.say = lambda text, **_: said.append(text)  # type: ignore[method-assign]
+
+    assert job.after(50 if dead else 290) == [False] * 5
+    assert job.after(30) == [True] * 5
+    assert "host 1 (" in said[-1]
+    assert "host 3 (" in said[-1]
+
+
+def test_a_host_that_moves_after_it_has_abstained_keeps_the_job_alive() -> None:
+    job = Job(3)
+    job.hosts[2].verdict = UNREAD
+    for _ in range(20):
+        assert job.after(200) == [False] * 3
+        job.hosts[2].verdict = HEALTHY
+        assert job.after(0.5) == [False] * 3
+        job.hosts[2].verdict = UNREAD
+
+
+def test_a_cut_link_is_no_hang_and_a_lost_host_still_is_one() -> None:
+    job = Job(3)
+    job.hosts[1].verdict = CUT
+    assert job.after(3600) == [False] * 3
+
+    job.hosts[0].verdict = CUT
+    job.hosts.pop(2)
+
+    assert True in job.after(240)
+    assert job.hosts[0].watch.settled  # no snapshot could prove it
+
+
 def test_a_job_that_went_on_may_hang_later() -> None:
     job = Job(2)
     job.hosts[1].proves = False
@@ -181,7 +254,7 @@ def test_a_host_that_waits_for_the_others_asks_seldom_and_says_so() -> None:
         job.hosts[0].verdict = msgspec.structs.replace(HUNG, quiet=float(quiet))
         assert job.after(2) == [False, False]
 
-    assert sum(job.store.asked.values()) < 3600 / 3
+    assert sum(job.store.asked.values()) < 3600
     assert [text.split(".")[0] for text in said] == [
         f"the ranks of this host have waited for other hosts for {SAY_AFTER:.0f} s"
     ]

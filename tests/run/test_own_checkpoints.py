@@ -52,6 +52,25 @@ def test_what_has_an_optimizer_and_was_written_by_the_run_counts(tmp_path: Path)
     assert chosen(tmp_path) == ["out/last.pth", "out/checkpoint.pth.tar"]
 
 
+@pytest.mark.parametrize("protocol", [2, 4, 5])
+@pytest.mark.parametrize(
+    ("content", "counts"),
+    [
+        ({"net": 1, "opt": [0.9, 0.99]}, True),
+        ({"state": {"net": 1, "opt_state": {"m": 1}}}, True),
+        ({"trainer": {"inner": {"optimizer": {}}}}, True),
+        ({"opt.state.0.sum": 1}, True),
+        ({"net": {"options": 1, "adopted": 2, "option_a": 3}}, False),
+    ],
+)
+def test_an_optimizer_may_have_a_short_name_and_be_nested(
+    tmp_path: Path, protocol: int, content: object, counts: object
+) -> None:
+    saved(tmp_path / "last.pt", pickle.dumps(content, protocol))
+
+    assert bool(chosen(tmp_path)) is counts
+
+
 def test_other_endings_count_by_what_is_in_the_file(tmp_path: Path) -> None:
     saved(tmp_path / "state.bin", at=1002)
     saved(tmp_path / "session", at=1001)

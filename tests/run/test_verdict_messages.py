@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import cast
 
+import msgspec
 import pytest
 
 from rocsteady.hangs.values import Wait
@@ -20,6 +21,11 @@ class Heard:
 
     def __init__(self) -> None:
         self.said: list[str] = []
+        self.noted: list[str] = []
+        self.pauses: set[str] = set()
+
+    def note(self, text: str) -> None:
+        self.noted.append(text)
 
     def say(self, text: str, *, style: str = "") -> None:
         del style
@@ -32,6 +38,9 @@ def told(*verdicts: Verdict, observe: bool = False) -> list[str]:
     for verdict in verdicts:
         teller.tell(verdict, inspected=True)
     return heard.said
+
+
+HEALTHY = Verdict(condition=RunState.HEALTHY, why="", quiet=0.1)
 
 
 def slow(limit: float | None, waits: WaitSet | None = None) -> Verdict:
@@ -50,6 +59,22 @@ CLOSED = WaitSet(
         ),
     ),
 )
+
+
+def test_each_kind_of_pause_is_shown_once_in_a_run() -> None:
+    heard, shown = Heard(), []
+    validation, upload = (
+        msgspec.structs.replace(slow(1800.0), place=place)
+        for place in ("train.py:40 validate", "train.py:50 upload")
+    )
+    for pause in (validation, validation, upload, validation):
+        teller = VerdictMessages(cast("Announcer", heard), "calm-otter")  # one for each attempt
+        teller.tell(pause, inspected=True)
+        teller.tell(HEALTHY, inspected=False)
+        shown.append(len(heard.said))
+
+    assert shown == [2, 2, 4, 4]  # that it is slow, and that it goes on
+    assert len(heard.noted) == 2
 
 
 def test_slow_is_said_once_with_its_limit_and_what_to_type() -> None:

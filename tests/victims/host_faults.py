@@ -174,6 +174,14 @@ class Job(Reports):
         ranks = range(self.ranks)
         return [rank for rank in ranks if _parent(self.pid(rank)) == self.agents[host].pid]
 
+    def watcher(self, host: int) -> int:
+        """Return the process that watches the ranks of a host."""
+        ranks = {self.pid(rank) for rank in range(self.ranks)}
+        text = Path(
+            f"/proc/{self.agents[host].pid}/task/{self.agents[host].pid}/children"
+        ).read_text()
+        return next(pid for pid in map(int, text.split()) if pid not in ranks)
+
     def until(self, reached: Callable[[], bool], within: float = WITHIN) -> bool:
         deadline = time.monotonic() + within
         while not reached():

@@ -54,6 +54,10 @@ class LauncherError(RocsteadyError):
     """torchrun has ended; whoever started it may start it again."""
 
 
+class NotNeededError(RocsteadyError):
+    """The job was done by other hosts, and this one was a spare."""
+
+
 class JournalError(RocsteadyError):
     """The journal could not be written or read."""
 

@@ -21,7 +21,8 @@ import os
 import re
 import sys
 import threading
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import torch
@@ -30,6 +31,7 @@ from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
 from torch.distributed.elastic.rendezvous.api import (
     RendezvousClosedError,
     RendezvousError,
+    RendezvousGracefulExitError,
     RendezvousHandler,
     RendezvousInfo,
     RendezvousParameters,
@@ -42,11 +44,14 @@ if TYPE_CHECKING:
     from rocsteady_train.integrations.torchrun_channels import Watcher
 
 NAME = "rocsteady"
-DELEGATE = "c10d"
+DELEGATE, STATIC = "c10d", "static"
 OWN_STORE = "TORCH_DISABLE_SHARE_RDZV_TCP_STORE"
 TESTED = ((2, 13),)  # versions of torch that the tests ran with
 ONE_HOST = "localhost:0"  # a free port
 PORT = 29500  # torchrun's own default
+BACKEND = "PET_RDZV_BACKEND"  # torchrun's own variable for its option
+ENDPOINT = "PET_RDZV_ENDPOINT"  # likewise
+RANK = "TORCHELASTIC_RUN_ID"  # a process that has it is a rank, and launches nothing
 RUN = "ROCSTEADY_RUN"  # set for every process of a run
 ANSWER_WITHIN = 600.0  # seconds: it may wait for a GPU that failed to come to rest
 LAST_WORDS_WITHIN = 30.0
@@ -54,6 +59,12 @@ START_WITHIN = 60.0
 PROPOSAL_WITHIN = 90.0  # seconds for a watcher to say what it would do
 HOSTS_WITHIN = 120.0  # seconds for the other hosts to say so
 CONTACT_WITHIN = 60.0  # seconds that the other hosts may be out of reach while ranks run
+JOIN_WITHIN = 600  # seconds for the store to appear, as torch waits for hosts that join
+STORE_LOOK = 2.0  # seconds between two tries to connect to it
+SPARES_HEAR_WITHIN = 5.0  # seconds for hosts that wait for a place to hear that the job is done
+CAME, FINISHED, ENDED = "rocsteady/came", "rocsteady/finished", "rocsteady/ended"  # keys
+END_LOOK = 10.0  # seconds between two questions whether another host has ended the job
+C10D_HOSTS = 256  # c10d moves 216 bytes a second for each pair of hosts through one store
 TRIES = 3  # rendezvous in a row in which hosts did not agree
 RETRY, PERSON_NEEDED = 75, 76  # exit codes
 OPTIONS = ("--yes",)
@@ -66,8 +77,18 @@ AGAIN = {"again": True}  # a decision: repeat the rendezvous
 class Rendezvous(RendezvousHandler):
     """Delegates to torch's own rendezvous, and does what the watcher decides."""
 
-    def __init__(self, inner: Any, *, hosts: int, watched: bool, fewest: int = 0) -> None:  # noqa: ANN401 - torch's
-        self._inner = inner
+    def __init__(
+        self,
+        inner: Any,  # noqa: ANN401 - torch's
+        *,
+        hosts: int,
+        watched: bool,
+        fewest: int = 0,
+        restarts: bool = True,  # False: the scheduler does, and every failure ends all hosts
+    ) -> None:
+        self._inner, self._restarts = inner, restarts
+        self._store: Any = None  # of the generation, where the scheduler restarts the job
+        self._next_end_look = 0.0
         self._hosts, self._is_elastic = hosts, 0 < fewest < hosts
         self._watched = watched
         self._several = hosts > 1
@@ -75,10 +96,12 @@ class Rendezvous(RendezvousHandler):
         self._watcher: Watcher | None = None
         self._before: dict[str, str | None] = {}  # variables that the last generation had changed
         self._generation = 0
+        self._has_joined = False  # a generation; False: a spare so far
         self._is_cut_off = False
         self._hangs: Any = None  # what hosts tell each other of stuck ranks
         self._is_hang_fault_said = False
         self._kernel = KernelFaults()
+        self._still: Any = None  # how ranks stand still, where there is no watcher
         if watched:
             atexit.register(self._stopped)
             self._start_watcher()
@@ -92,10 +115,18 @@ class Rendezvous(RendezvousHandler):
 
     def next_rendezvous(self) -> RendezvousInfo:
         """Meet the other hosts, before each generation of ranks."""
+        if self._has_joined and not self._restarts:
+            self._end_all(self._last_words(over=False) or RETRY)
+        if not self._has_joined and self._restarts:
+            with contextlib.suppress(*FAULTS):  # only spares need to be known
+                self._inner._store.add(CAME, 1)  # noqa: SLF001 - see _finish
         for _ in range(TRIES):
             try:
                 info = self._complete(self._inner.next_rendezvous())
-            except RendezvousClosedError:
+                self._has_joined, self._store = True, info.store
+            except (RendezvousClosedError, RendezvousGracefulExitError):
+                if not self._has_joined and self._is_finished():
+                    self._not_needed()
                 sys.stderr.write("rocsteady: another host ended the job.\n")
                 sys.exit(PERSON_NEEDED)
             except (RendezvousError, DistError) as error:
@@ -158,7 +189,7 @@ class Rendezvous(RendezvousHandler):
             watcher.wants_restart = False
             watcher.tell(stopping=True)  # the ranks end now, without spending a restart
             return 1
-        waiting = int(self._inner.num_nodes_waiting())
+        waiting = int(self._inner.num_nodes_waiting()) or int(self._is_ended_elsewhere())
         if waiting and watcher is not None:
             watcher.tell(stopping=True)  # because of other hosts: nothing failed here
         return waiting
@@ -168,21 +199,75 @@ class Rendezvous(RendezvousHandler):
 
     def shutdown(self) -> bool:
         """Leave the rendezvous, at the end of the job; with the watcher's exit code, if any."""
-        done = not self._is_cut_off and bool(self._inner.shutdown())
-        watcher, self._watcher = self._watcher, None
         error = sys.exc_info()[1]  # torchrun calls this while its own error is on the way
         if isinstance(error, ChildFailedError):
             add_kernel_faults(error, self._kernel)
-        if watcher is None or isinstance(error, SystemExit):
+        spares = self._several and self._restarts and error is None and self._finish()
+        done = not self._is_cut_off and bool(self._inner.shutdown())
+        if spares:
+            time.sleep(SPARES_HEAR_WITHIN)  # the store may end with this process
+        if isinstance(error, SystemExit):
             return done
-        watcher.tell(over=error is None)
+        code = self._last_words(over=error is None, failed=_first_failure(error))
+        if code and error is not None:
+            sys.stderr.write(f"{error}\n")
+        if error is not None and not self._restarts:
+            self._end_all(code or RETRY)
+        if code:
+            sys.exit(code)
+        return done
+
+    def _last_words(self, **message: object) -> int:
+        """Report the end to the watcher; return the code that it wants torchrun to end with."""
+        watcher, self._watcher = self._watcher, None
+        if watcher is None:
+            return 0
+        watcher.tell(**message)
         answer = watcher.answer(LAST_WORDS_WITHIN, "set")
         watcher.reap()
-        if answer is not None and answer.get("end"):
-            if error is not None:
-                sys.stderr.write(f"{error}\n")
-            sys.exit(int(answer["end"]))
-        return done
+        return int((answer or {}).get("end") or 0)
+
+    def _end_all(self, code: int) -> NoReturn:
+        """End this host, and tell the others to do so: the scheduler starts all of them again."""
+        with contextlib.suppress(*FAULTS):  # the store may be gone, and its host with it
+            if not self._store.check([ENDED]):
+                self._store.set(ENDED, str(code))
+            code = int(self._store.get(ENDED))
+        sys.stderr.write(f"rocsteady: the job ends on all hosts (exit code {code}).\n")
+        sys.exit(code)
+
+    def _is_ended_elsewhere(self) -> bool:
+        """Return whether another host has ended a job that the scheduler restarts."""
+        now = time.monotonic()
+        if self._restarts or now < self._next_end_look:
+            return False
+        self._next_end_look = now + END_LOOK
+        try:
+            return bool(self._store.check([ENDED]))
+        except FAULTS as error:
+            raise RendezvousError(f"the store is gone: {error}") from error
+
+    def _finish(self) -> bool:
+        """Write down that the job is done; return whether a spare host waits to hear it."""
+        try:
+            self._inner._store.set(FINISHED, "1")  # noqa: SLF001 - the only store before a rendezvous
+            return int(self._inner._store.add(CAME, 0)) > self._hosts  # noqa: SLF001
+        except FAULTS:  # nobody is told, then
+            return False
+
+    def _is_finished(self) -> bool:
+        try:
+            return bool(self._inner._store.check([FINISHED]))  # noqa: SLF001 - see _finish
+        except FAULTS:
+            return False
+
+    def _not_needed(self) -> NoReturn:
+        sys.stderr.write("rocsteady: the job is done; this host was not needed.\n")
+        if self._watcher is not None:
+            self._watcher.tell(over=True, spare=True)
+            self._watcher.answer(LAST_WORDS_WITHIN, "set")
+            self._watcher.reap()
+        sys.exit(0)
 
     def _stopped(self) -> None:
         """Report that a signal ended torchrun, which does not call ``shutdown`` then."""
@@ -202,7 +287,7 @@ class Rendezvous(RendezvousHandler):
         if self._hangs is None:
             return
         try:
-            for message in messages:
+            for message in [*messages, *self._unwatched(watcher)]:
                 self._hangs.heard(message)
             message = self._hangs.look()
         except FAULTS as error:  # whatever it is, the ranks go on
@@ -212,6 +297,17 @@ class Rendezvous(RendezvousHandler):
             return
         if message is not None and watcher is not None:
             watcher.tell(**message)
+
+    def _unwatched(self, watcher: Watcher | None) -> list[dict[str, Any]]:
+        """Return what a host without a watcher says of its ranks: that they stand still, or not."""
+        if watcher is not None and not watcher.is_gone:
+            return []
+        from rocsteady_train.integrations.torchrun_channels import NO_WATCHER, StandStill  # noqa: PLC0415 - where there are several
+
+        if self._still is None:
+            self._still = StandStill(os.getpid())
+            return [{"part": None}]  # what it said before, nobody can take back any more
+        return [{"part": NO_WATCHER if self._still.look() else None}]
 
     def _prepare(self, info: RendezvousInfo) -> bool:
         """Let the watcher decide how this generation starts; False: repeat the rendezvous."""
@@ -263,7 +359,7 @@ class Rendezvous(RendezvousHandler):
         )
 
         channel, watcher = HostChannel(info.store, info.rank, info.world_size), self._watcher
-        self._hangs = HangChannel(channel)
+        self._hangs, self._still = HangChannel(channel), None
         answer = None if watcher is None else watcher.answer(PROPOSAL_WITHIN, "proposal")
         mine = answer and (
             answer.get("proposal") or ended(int(answer["end"]), "a watcher has ended")
@@ -340,27 +436,121 @@ def add_kernel_faults(error: ChildFailedError, kernel: KernelFaults) -> None:
         sys.stderr.write(f"rocsteady: the kernel log could not be added: {fault!r}\n")
 
 
+def _first_failure(error: Any) -> dict[str, int] | None:  # noqa: ANN401 - torch's ChildFailedError
+    """Return the rank that torchrun saw fail first, and its exit code; below 0 is a signal."""
+    try:
+        rank, failure = error.get_first_failure()
+        return {"rank": int(rank), "code": int(failure.exitcode)}
+    except (AttributeError, TypeError, ValueError):  # another error, or another torch
+        return None
+
+
 def get() -> Callable[[RendezvousParameters], RendezvousHandler]:
     """Return what makes a handler. torchrun calls this whenever it starts, for every back end."""
+    if why := _why_absent(sys.argv, os.environ):
+        sys.stderr.write(f"rocsteady: not active: {why}\n")
+    elif _needs_endpoint(sys.argv, os.environ):
+        os.environ[ENDPOINT] = ONE_HOST
     return create
+
+
+def _needs_endpoint(arguments: Sequence[str], environment: Mapping[str, str]) -> bool:
+    """Return whether torch would warn of master_addr, because no endpoint is given on one host."""
+    if not arguments[0].endswith(("torchrun", "torch/distributed/run.py", "-m")):
+        return False  # another launcher has defaults of its own, with which this would not go
+    given = _options(arguments[1:])
+    chosen = {f"rdzv_{word}" for word in ("backend", "endpoint")} | {"master_addr", "standalone"}
+    hosts = given.get("nnodes") or environment.get("PET_NNODES", "1")
+    is_ours = environment.get(BACKEND) == NAME and RANK not in environment
+    return (
+        is_ours
+        and hosts in ("1", "1:1")
+        and not given.keys() & chosen
+        and ENDPOINT not in environment
+    )
+
+
+def _why_absent(arguments: Sequence[str], environment: Mapping[str, str]) -> str:
+    """Return why torchrun will not use this rendezvous, though it was asked for; "" if it will.
+
+    Options go before variables in torchrun; other launchers have defaults of their own.
+    """
+    if environment.get(BACKEND) != NAME or RUN in environment or RANK in environment:
+        return ""
+    scripts = [place for place, word in enumerate(arguments) if place and word.endswith(".py")]
+    given = _options(arguments[1 : min(scripts, default=len(arguments))])
+    if "standalone" in given:
+        return "--standalone selects torch's own rendezvous. Leave it out."
+    if given.get("rdzv_backend", NAME) != NAME:
+        return f"--rdzv-backend {given['rdzv_backend']} was given. Leave it out."
+    if "accelerate" in arguments[0] and "rdzv_backend" not in given:
+        return "accelerate has a default of its own. Add --rdzv_backend rocsteady."
+    return ""
+
+
+def _options(words: Sequence[str]) -> dict[str, str]:
+    """Return options by torchrun's names: spelled with - or _, joined to their value or not."""
+    found: dict[str, str] = {}
+    for word, following in zip(words, [*words[1:], ""]):
+        name, is_joined, value = word.partition("=")
+        if name.startswith("-"):
+            found[name.lstrip("-").replace("-", "_")] = value if is_joined else following
+    return found
 
 
 def create(parameters: RendezvousParameters) -> RendezvousHandler:
     _check_version(torch.__version__)
     os.environ.setdefault(OWN_STORE, "1")
+    if os.environ.get(ENDPOINT) == ONE_HOST:
+        del os.environ[ENDPOINT]  # it was for torchrun's own arguments, not for ranks
+    hosts, fewest, config = parameters.max_nodes, parameters.min_nodes, dict(parameters.config)
+    restarts = hosts <= int(config.pop("c10d_hosts", C10D_HOSTS))
     inner = RendezvousParameters(
-        DELEGATE,
-        parameters.endpoint or _endpoint(parameters.max_nodes),
+        DELEGATE if restarts else STATIC,
+        parameters.endpoint or _endpoint(hosts),
         parameters.run_id,
-        parameters.min_nodes,
-        parameters.max_nodes,
+        fewest,
+        hosts,
         parameters.local_addr,
-        **parameters.config,
+        **(config if restarts else {**config, "rank": _host_rank()}),
     )
-    handler = rendezvous_handler_registry.create_handler(inner)
+    handler = _met(inner)
     watched = RUN not in os.environ and sys.platform == "linux"
-    hosts, fewest = parameters.max_nodes, parameters.min_nodes
-    return Rendezvous(handler, hosts=hosts, watched=watched, fewest=fewest)
+    return Rendezvous(handler, hosts=hosts, watched=watched, fewest=fewest, restarts=restarts)
+
+
+def _host_rank() -> int:
+    """Return the number of this host, as whoever started it says."""
+    given = _options(sys.argv[1:]).get("node_rank")
+    for number in (given, *map(os.environ.get, ("PET_NODE_RANK", "SLURM_NODEID"))):
+        if number and number.isdigit():
+            return int(number)
+    raise ValueError(f"rocsteady: more than {C10D_HOSTS} hosts need --node-rank")
+
+
+def _met(parameters: RendezvousParameters) -> RendezvousHandler:
+    """Connect to the store. Its host may start later than this one, so that it is waited for."""
+    within = parameters.get_as_int("join_timeout", JOIN_WITHIN) or JOIN_WITHIN
+    deadline, is_said = time.monotonic() + within, False
+    while True:
+        try:
+            return rendezvous_handler_registry.create_handler(parameters)
+        except (RendezvousError, DistError) as error:  # noqa: PERF203 - each try may take a minute
+            if parameters.max_nodes == 1:
+                raise
+            if time.monotonic() >= deadline:
+                sys.stderr.write(
+                    f"rocsteady: no store at {parameters.endpoint} for {within} s: {error}\n"
+                    f"rocsteady: is the first host up? Ending, to be started again (exit code"
+                    f" {RETRY}).\n"
+                )
+                sys.exit(RETRY)
+            if not is_said:
+                sys.stderr.write(
+                    f"rocsteady: waiting up to {within} s for the store at {parameters.endpoint}\n"
+                )
+            is_said = True
+            time.sleep(STORE_LOOK)
 
 
 def _endpoint(hosts: int) -> str:

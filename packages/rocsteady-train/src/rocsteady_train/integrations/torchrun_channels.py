@@ -8,7 +8,7 @@ What hosts of one job tell each other, through the store at which they meet.
 Each generation of ranks has keys of its own. Before it starts, every host counts itself in. Only a
 host with something to say also writes what it would do: one that failed, and one of those that
 remember what was tried. The leader, host 0, reads these few and writes the decision for all. While
-ranks run, a host gives a sign of life a minute, and says no more unless all of its ranks are stuck.
+ranks run, a host gives a sign of life a minute, and says no more unless none of its ranks moves.
 
 The store is anything with ``set``, ``get``, ``add`` and ``check``, such as torch's. No clock of
 another host is read, and every wait has a bound.
@@ -118,11 +118,12 @@ WEIGHTS = (2, 1)  # of a proposal: it names a cause; it may be one
 HEIR = 0  # the weight of one that only remembers
 PREFIX = "rocsteady/"
 ARRIVED, ALL_ARRIVED, DECISION, READ = "arrived", "all", "decision", "read"
-STUCK, CONFIRM, HANGS = "stuck", "confirm", "hangs"
-HANG_LOOK, LAST_HANG_LOOK = 0.5, 8.0  # seconds between two looks of a host that is stuck
+STILL, MOVED, CONFIRM, HANGS = "still", "moved", "confirm", "hangs"
+HANG_LOOK, LAST_HANG_LOOK = 0.5, 3.0  # seconds between two looks of a host that stands still
+LOST_LOOK = 8.0  # seconds between two looks for signs of life
+READ_EVERY = 10.0  # seconds in which all hosts usually repeat their proof
 BEAT = 60.0  # seconds between two signs of life of a host, the only thing that it says unasked
 LOST_AFTER = 150.0  # seconds without one, by the clock of the host that waits for it
-CONFIRMED_WITHIN = 30.0  # seconds for all hosts to prove once more that they are stuck
 
 Message = dict[str, Any]
 
@@ -217,33 +218,43 @@ class HostChannel:
 
 
 class HangChannel:
-    """What hosts tell each other while ranks run: a sign of life a minute, and who is stuck."""
+    """What hosts tell each other while ranks run: a sign of life a minute, and who stands still."""
 
     def __init__(self, channel: HostChannel, now: Callable[[], float] = time.monotonic) -> None:
         self._channel, self._now = channel, now
-        self._is_stuck = False
-        self._asked = 0  # the last proof that was asked for
+        self._part: Message | None = None  # of this host; None: a rank moves, or may
+        self._asked = 0  # the last question
         self._asked_at: float | None = None
+        self._moves = 0  # how often hosts had taken their parts back when it was asked
+        self._next_read = 0.0
         self._next_look, self._look = 0.0, HANG_LOOK
-        self._next_beat = now() + BEAT
+        self._next_beat, self._next_lost = now() + BEAT, 0.0
         self._lives: dict[int, tuple[int, float]] = {}  # signs of a host so far, and since when
 
     def heard(self, message: Message) -> None:
         """Pass on what the watcher of this host says."""
-        channel = self._channel
-        if message.get("waits") and not self._is_stuck:
-            channel.write(f"waits.{channel.host}", {**message["waits"], "host": channel.host})
-            channel.count(STUCK, 1)
-            self._is_stuck, self._next_look, self._look = True, 0.0, HANG_LOOK
-        elif "waits" in message and self._is_stuck and not message["waits"]:
-            channel.count(STUCK, -1)
-            self._is_stuck, self._asked_at = False, None
-            self._lives.clear()
-        elif "confirmed" in message:
-            channel.count(f"confirmed.{message['confirmed']}", 1)
+        if "part" in message:
+            self._tell(message["part"])
+        elif "confirmed" in message and self._part is not None:
+            self._tell({**self._part, "confirmed": message["confirmed"]})
+            self._channel.count(f"confirmed.{message['confirmed']}", 1)
             self._next_look, self._look = 0.0, HANG_LOOK  # the leader decides soon
         elif "hangs" in message:
-            channel.write(HANGS, {})
+            self._channel.write(HANGS, {})
+
+    def _tell(self, part: Message | None) -> None:
+        channel, before = self._channel, self._part
+        if part is not None and (part := {**part, "host": channel.host}) != before:
+            self._part = part
+            channel.write(f"part.{channel.host}", part)
+            if before is None:
+                channel.count(STILL, 1)
+                self._next_look, self._look = 0.0, HANG_LOOK
+        elif part is None and before is not None:
+            self._part, self._asked_at = None, None
+            channel.count(MOVED, 1)  # first, so that no question outlives it
+            channel.count(STILL, -1)
+            self._lives.clear()
 
     def look(self) -> Message | None:
         """Return what the watcher of this host is to be told, from time to time."""
@@ -251,7 +262,7 @@ class HangChannel:
         if now >= self._next_beat:
             self._channel.count(f"alive.{self._channel.host}", 1)
             self._next_beat = now + BEAT  # not before: one that failed is given again at once
-        if not self._is_stuck or now < self._next_look:
+        if self._part is None or now < self._next_look:
             return None
         message = self._led(now) if self._channel.leads else self._followed()
         message = message or self._lost(now)
@@ -260,23 +271,36 @@ class HangChannel:
         return message
 
     def _led(self, now: float) -> Message | None:
+        """Ask all hosts for their proof, once none of them moves; then have their parts judged.
+
+        No answer is waited for in vain: parts are read again now and then, with those that came.
+        """
         channel = self._channel
-        if self._asked_at is None:
-            if channel.count(STUCK, 0) < channel.hosts:
-                return None
-            self._asked, self._asked_at = self._asked + 1, now
+        moves = channel.count(MOVED, 0)
+        if channel.count(STILL, 0) < channel.hosts:
+            self._asked_at = None
+            return None
+        if self._asked_at is None or moves != self._moves:
+            self._asked, self._asked_at, self._moves = self._asked + 1, now, moves
+            self._next_read = now + READ_EVERY
             channel.write(CONFIRM, {"number": self._asked})
             return {"confirm": self._asked}
-        if channel.count(f"confirmed.{self._asked}", 0) >= channel.hosts:
-            self._asked_at = None
-            return {"hosts": [channel.read(f"waits.{host}") for host in range(channel.hosts)]}
-        if now - self._asked_at > CONFIRMED_WITHIN:
-            self._asked_at = None
-        return None
+        all_confirmed = channel.count(f"confirmed.{self._asked}", 0) >= channel.hosts
+        if not all_confirmed and now < self._next_read:
+            return None
+        self._next_read = now + READ_EVERY
+        parts = [channel.read(f"part.{host}") for host in range(channel.hosts)]
+        if channel.count(MOVED, 0) != moves:
+            return None
+        still = now - self._asked_at
+        return {"hosts": parts, "of": channel.hosts, "asked": self._asked, "still": still}
 
     def _lost(self, now: float) -> Message | None:
         """Look for hosts that give no sign of life: the leader at all, others at the leader."""
         channel = self._channel
+        if now < self._next_lost:
+            return None
+        self._next_lost = now + LOST_LOOK
         for host in range(channel.hosts) if channel.leads else (LEADER,):
             if host == channel.host:
                 continue
@@ -297,6 +321,64 @@ class HangChannel:
             return None
         self._asked = asked
         return {"confirm": asked}
+
+
+STILL_LOOK = 10.0  # seconds between two looks at ranks that have no watcher
+STILL_FOR = 60.0  # seconds that they stand still before a host says so
+IDLE_SHARE = 0.05  # of a core, for all of them together
+SERVING = ("gloo_tcp_loop", "pt_tcpstore", "pt_tcpstore_uv")  # threads that wait for peers
+NO_WATCHER: Message = {"part": "abstains", "why": "it has no watcher"}
+
+
+class StandStill:
+    """Whether the ranks of this agent stand still, as far as can be told without a watcher.
+
+    Every thread waits for a lock, or for peers as torch's own threads do, and none uses processor
+    time. Whatever else is seen may be work.
+    """
+
+    def __init__(self, agent: int, now: Callable[[], float] = time.monotonic) -> None:
+        self._agent, self._now = agent, now
+        self._since: float | None = None
+        self._before: tuple[float, float, frozenset[int]] = (0.0, 0.0, frozenset())
+        self._next_look = 0.0
+
+    def look(self) -> bool:
+        """Return whether they have stood still for a minute. Looks now and then."""
+        now = self._now()
+        if now >= self._next_look:
+            self._next_look = now + STILL_LOOK
+            self._since = (self._since or now) if self._is_still(now) else None
+        return self._since is not None and now - self._since >= STILL_FOR
+
+    def _is_still(self, now: float) -> bool:
+        try:
+            pids = frozenset(_below(self._agent))
+            threads = [task for pid in pids for task in Path(f"/proc/{pid}/task").iterdir()]
+            seen = [_thread(task) for task in threads]
+        except (OSError, ValueError, IndexError):  # one has just ended, or may not be read
+            return False
+        used = sum(seconds for _, seconds in seen)
+        (at, before, same), self._before = self._before, (now, used, pids)
+        idle = pids == same and (used - before) / max(now - at, 1e-9) < IDLE_SHARE
+        return bool(pids) and idle and all(waits for waits, _ in seen)
+
+
+def _below(pid: int) -> list[int]:
+    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    return [each for child in map(int, children) for each in (child, *_below(child))]
+
+
+def _thread(task: Path) -> tuple[bool, float]:
+    """Return whether a thread waits for a lock or a peer, and the seconds of processor time."""
+    name, _, rest = (task / "stat").read_text().partition(" (")[2].rpartition(") ")
+    fields = rest.split()
+    function = (task / "wchan").read_text()
+    waits = fields[0] == "S" and (
+        function.startswith("futex")
+        or (name in SERVING and function.startswith(("ep_poll", "do_epoll")))
+    )
+    return waits, (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def _most(weight: int) -> int:

@@ -115,7 +115,7 @@ class Classifier:
             seen=tuple(dict.fromkeys(map(_printable, (*chosen.seen, *same))))[:EVIDENCE_LINES],
             line=line_of(chosen.traceback) if kind.id == FailureKind.SCRIPT_ERROR else "",
             signature=chosen.signature,
-            rank=chosen.rank,
+            rank=symptoms.rank if chosen.rank is None else chosen.rank,
             also=tuple(
                 dict.fromkeys(
                     (it.kind, self._role_beside(it, chosen))

@@ -30,6 +30,7 @@ class Symptoms(Value, frozen=True, kw_only=True):
     kernel: tuple[str, ...] = ()  # oldest first
     exit_code: int | None = None
     signal: int | None = None
+    rank: int | None = None  # that ended so, as far as was seen
     hung: bool = False
     snapshots: tuple[Snapshot, ...] = ()  # while it hung, oldest first
     heartbeats: tuple[Heartbeat, ...] = ()

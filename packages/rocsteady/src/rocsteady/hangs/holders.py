@@ -90,6 +90,13 @@ class Descriptors:
         """Return the other end of a TCP connection inside this machine; "" if it has none."""
         return _socket(self._tcp_peers.get(_inode(kind)))
 
+    def unanswered(self, pid: int) -> int:
+        """Count the TCP connections of a process that the kernel gets no answer to."""
+        if not self._unanswered:
+            return 0
+        mine = {_inode(kind) for kind in self._of(pid).values() if kind.startswith("socket:")}
+        return len(mine & self._unanswered)
+
     def process_number(self, pid: int, number: int) -> int:
         """Return the process that a pidfd stands for, 0 if it has ended. Raises OSError."""
         described = procfs.fields(f"{procfs.PROC}/{pid}/fdinfo/{number}").get("Pid", "")
@@ -119,6 +126,10 @@ class Descriptors:
     @cached_property
     def _tcp_peers(self) -> dict[int, int]:
         return tcp_peers(self._pids[0]) if self._pids else {}
+
+    @cached_property
+    def _unanswered(self) -> set[int]:
+        return tcp_unanswered(self._pids[0]) if self._pids else set()
 
 
 class Mapping(NamedTuple):
@@ -329,7 +340,7 @@ def _access(pid: int, number: int) -> int | None:
 
 def tcp_peers(pid: int) -> dict[int, int]:
     """Return the other end of each TCP connection whose ends are both in the net of ``pid``."""
-    inodes = dict(entry for name in ("tcp", "tcp6") for entry in _connections(pid, name))
+    inodes = {(_plain(words[1]), _plain(words[2])): int(words[9]) for words in _connections(pid)}
     return {
         inode: inodes[there, here]
         for (here, there), inode in inodes.items()
@@ -337,15 +348,31 @@ def tcp_peers(pid: int) -> dict[int, int]:
     }
 
 
-def _connections(pid: int, name: str) -> Iterator[tuple[tuple[str, str], int]]:
-    try:
-        table = procfs.text(f"{procfs.PROC}/{pid}/net/{name}", procfs.LARGE)
-    except OSError:
-        return
-    for line in table.splitlines()[1:]:
-        words = line.split()
-        if len(words) > 9 and words[9] != "0":  # noqa: PLR2004 - the column of the inode
-            yield (_plain(words[1]), _plain(words[2])), int(words[9])
+def tcp_unanswered(pid: int) -> set[int]:
+    """Return the connections in the net of ``pid`` on which the kernel waits for an answer.
+
+    It sends data again (timer 1) that was not acknowledged, or asks a peer that has no room or is
+    silent (timers 2 and 4) more than once. Where the peer answers, both counts go back to 0.
+    """
+    return {
+        int(words[9])
+        for words in _connections(pid)
+        if (words[5][:2] == "01" and int(words[6], 16) > 0)
+        or (words[5][:2] in ("02", "04") and int(words[8]) > 1)
+    }
+
+
+def _connections(pid: int) -> Iterator[list[str]]:
+    """Yield the lines of the kernel's tables that belong to a socket, as words."""
+    for name in ("tcp", "tcp6"):
+        try:
+            table = procfs.text(f"{procfs.PROC}/{pid}/net/{name}", procfs.LARGE)
+        except OSError:
+            continue
+        for line in table.splitlines()[1:]:
+            words = line.split()
+            if len(words) > 9 and words[9] != "0":  # noqa: PLR2004 - the column of the inode
+                yield words
 
 
 def _plain(address: str) -> str:

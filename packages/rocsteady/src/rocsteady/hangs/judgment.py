@@ -285,6 +285,7 @@ def _verdict(pulse: Pulse, tick: Tick, allowed: Budgets, patience: Patience) -> 
         culprit=pulse.reading.culprit if pulse.reading and suspicious else None,
         limit=limit,
         waits=proof,
+        moves=pulse.reading is not None and pulse.reading.moves,
         apart=pulse.apart,
         blame=_blame(pulse) if suspicious else None,
         ranks=pulse.ranks if suspicious else (),

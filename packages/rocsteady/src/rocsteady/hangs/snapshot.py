@@ -149,6 +149,7 @@ def _see(pid: int, waits: Waits) -> ProcessSeen | None:
         threads=tuple(thread for thread in threads if thread is not None),
         handlers=_handlers(pid),
         timers=_timers(pid),
+        unanswered=waits.unanswered(pid),
     )
 
 

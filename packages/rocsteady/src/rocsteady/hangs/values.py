@@ -60,6 +60,7 @@ class WayOut(Enum):
     MEMORY = "shared memory"  # that a process outside the tree has mapped, or may map
     FILE_LOCK = "file lock"
     PROCESS = "outside process"  # a child that cannot be seen, a rank of another machine
+    NETWORK = "network"  # data that is being sent again, as after a cut of a link
     SYSTEM = "system-wide object"  # a semaphore that any process may change
     DEVICE = "device"  # a GPU that may yet finish
     RUNS = "runs"
@@ -110,6 +111,7 @@ class ProcessSeen(Value, frozen=True, kw_only=True):
     threads: tuple[ThreadSeen, ...]
     handlers: tuple[int, ...] | None = None  # signals with a handler; None: not known
     timers: int = 0  # POSIX timers
+    unanswered: int = 0  # TCP connections whose other end does not answer; the kernel tries again
 
 
 class Snapshot(Value, frozen=True, kw_only=True):

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import timedelta
+from enum import Enum
 from itertools import pairwise
 
 import msgspec
 
 from rocsteady.hangs.blame import blame
-from rocsteady.hangs.values import Heartbeat, trainers
-from rocsteady.hangs.wait_set import WaitSet
+from rocsteady.hangs.values import Heartbeat, Wait, WayOut, trainers
+from rocsteady.hangs.wait_set import WaitSet, never_goes_on
 from rocsteady.model import Blame, RankRecord, RunState, Value
 
 
@@ -26,6 +27,7 @@ class Verdict(Value, frozen=True, kw_only=True):
     culprit: int | None = None  # the process that does not move, if it is not the only trainer
     limit: float | None = None  # seconds after the last progress at which this becomes hung
     waits: WaitSet | None = None  # who waits for whom, as the last snapshots showed it
+    moves: bool = False  # something that training depends on did, between the last two snapshots
     apart: bool = False  # it holds only if the ranks of other hosts are stuck too
     blame: Blame | None = None  # which rank holds up the others; None: there are no two to compare
     ranks: tuple[RankRecord, ...] = ()  # what each rank of this machine does
@@ -79,22 +81,40 @@ class Patience(Value, frozen=True, kw_only=True):
             raise ValueError("sample_span must be above 0 and samples at least 2")
 
 
-# What the watcher of one host tells the others of its ranks, and when all of a job are stuck.
-#
-# A host tells this only when its own ranks are stuck, if those of other hosts are: each of them
-# waits for another, or for a collective. The job hangs if that is true of all hosts at one moment:
-# then nobody is left who could end a wait. One rank that does anything keeps its host from telling
-# it.
+# A job over several hosts: each watcher tells its part once nothing moves on its host, and the
+# leader judges all parts together. docs/decisions/0031 has the table of situations.
+
+STILL_WITH_DEAD_RANK = 60.0  # seconds that hosts without proof must not move, beside a dead rank
+STILL_WITHOUT = 300.0  # the same where all ranks that could be read wait for others
+SERVING = ("gloo_tcp_loop", "pt_tcpstore", "pt_tcpstore_uv")  # threads of torch that wait for peers
 
 
-class HostSummary(Value, frozen=True, kw_only=True):
-    """The ranks of one host."""
+class Part(Enum):
+    """What a host can say about its ranks, none of which moves."""
+
+    PROVEN = "proven"  # stuck, if the ranks of other hosts are
+    ABSTAINS = "abstains"  # they stand still, and nobody could read why
+    UNREACHABLE = "unreachable"  # they wait, and the kernel still sends data to a silent peer
+
+
+class HostPart(Value, frozen=True, kw_only=True):
+    """What one host knows of its ranks."""
 
     host: int = 0
-    world: int  # how many ranks the job has
-    stuck: bool  # if the ranks of other hosts are
-    ranks: tuple[int, ...]  # that train here
+    part: Part
+    why: str = ""  # it abstains; a clause
+    world: int = 0  # how many ranks the job has
+    ranks: tuple[int, ...] = ()  # that train here; none where nobody could tell
     records: tuple[RankRecord, ...] = ()  # of those that a snapshot has, to find the one to blame
+    never: tuple[int, ...] = ()  # ranks that cannot go on, whatever other hosts do
+    confirmed: int = 0  # the number of the last question to which the proof was repeated
+
+
+class JobVerdict(Value, frozen=True, kw_only=True):
+    """Whether a job hangs, and which hosts could not help to find out."""
+
+    hangs: bool
+    abstained: tuple[HostPart, ...] = ()
 
 
 def alone(heartbeats: tuple[Heartbeat, ...]) -> tuple[Heartbeat, ...]:
@@ -106,25 +126,68 @@ def alone(heartbeats: tuple[Heartbeat, ...]) -> tuple[Heartbeat, ...]:
     )
 
 
-def summarise(heartbeats: tuple[Heartbeat, ...], verdict: Verdict) -> HostSummary:
-    """Say which ranks are on this host. ``heartbeats`` tell the size of the whole job."""
-    ranks = sorted(beat.rank for beat in trainers(heartbeats) if beat.rank is not None)
-    return HostSummary(
-        world=max([len(ranks), *(beat.world or 1 for beat in heartbeats)]),
-        stuck=verdict.condition is RunState.HUNG,
-        ranks=tuple(ranks),
+def host_part(heartbeats: tuple[Heartbeat, ...], verdict: Verdict) -> HostPart | None:
+    """Return this host's part; None: a rank moves, or may. ``heartbeats`` tell the whole world."""
+    part = _part(verdict)
+    if part is None:
+        return None
+    beats = [beat for beat in trainers(heartbeats) if beat.rank is not None]
+    never = never_goes_on(verdict.waits) if verdict.waits and part is Part.PROVEN else set()
+    return HostPart(
+        part=part,
+        why="its processes cannot be read" if part is Part.ABSTAINS else "",
+        world=max([len(beats), *(beat.world or 1 for beat in heartbeats)]),
+        ranks=tuple(sorted(beat.rank or 0 for beat in beats)),
         records=verdict.ranks,
+        never=tuple(sorted(beat.rank or 0 for beat in beats if beat.pid in never)),
     )
 
 
-def job_hangs(hosts: Sequence[HostSummary]) -> bool:
-    """Tell whether all ranks of a job wait for each other: none is missing, and none is busy."""
-    told = sorted(rank for host in hosts for rank in host.ranks)
-    world = max((host.world for host in hosts), default=0)
-    return world > 0 and all(host.stuck for host in hosts) and told == list(range(world))
+def _part(verdict: Verdict) -> Part | None:
+    if verdict.condition is RunState.HUNG:
+        return Part.PROVEN
+    if verdict.condition is not RunState.SLOW or verdict.moves or verdict.waits is None:
+        return None
+    ways = {each.way for each in verdict.waits.exits}
+    if ways == {WayOut.NETWORK}:
+        return Part.UNREACHABLE
+    threads = [
+        thread
+        for process in {
+            member.process.pid: member.process for member in verdict.waits.members
+        }.values()
+        for thread in process.threads
+    ]
+    in_locks = all(each.wait is Wait.LOCK or each.name in SERVING for each in threads)
+    return Part.ABSTAINS if ways == {WayOut.UNREAD} and in_locks else None
 
 
-def job_blame(hosts: Sequence[HostSummary]) -> Blame:
+def job_verdict(parts: Sequence[HostPart], *, hosts: int, asked: int, still: float) -> JobVerdict:
+    """Judge a job by the parts of its hosts. One that is missing has a rank that moves, or may.
+
+    ``asked`` is the number of the question that followed the last part. A proof that was repeated
+    since then held at the moment of the question, on every host that repeated it. For ``still``
+    seconds since that moment no host has taken its part back.
+    """
+    proven = [each for each in parts if each.part is Part.PROVEN and each.confirmed == asked]
+    abstained = tuple(each for each in parts if each not in proven)
+    told = sorted(rank for each in parts for rank in each.ranks)
+    world = max((each.world for each in parts), default=0)
+    all_told = told == list(range(world)) or any(not each.ranks for each in abstained)
+    if len(parts) < hosts or not proven or not all_told:
+        return JobVerdict(hangs=False)
+    if any(each.part is Part.UNREACHABLE for each in parts):
+        return JobVerdict(hangs=False)
+    if not abstained:
+        return JobVerdict(hangs=True)
+    if any(each.never for each in proven):
+        enough = still >= STILL_WITH_DEAD_RANK
+    else:
+        enough = still >= STILL_WITHOUT and 2 * len(proven) > hosts
+    return JobVerdict(hangs=enough, abstained=abstained)
+
+
+def job_blame(hosts: Sequence[HostPart]) -> Blame:
     """Say which rank of all hosts holds up the others."""
     records = [
         msgspec.structs.replace(record, host=str(host.host))

@@ -181,6 +181,7 @@ class _Graph:
             place=place_of(thread.frames),
             enders=tuple(sorted(set(answer.enders))),
             until=answer.until,
+            for_ranks=in_collective(thread, self._known),
         )
         return member, member.enders if answer.expected is None else answer.expected
 
@@ -343,6 +344,9 @@ class _Graph:
         if not blocked.on.startswith("socket"):  # at the other end of these are the ranks
             self._out_of(key, blocked)
         ranks = {*(pid for pid, _ in self._roots), *blocked.pids}
+        for pid in sorted(ranks & self._processes.keys()):
+            if self._processes[pid].unanswered:
+                self._out(key, WayOut.NETWORK, f"waits for ranks, and process {pid} sends again")
         if not self._world_known:  # then any program here may be a rank, and others may be outside
             ranks |= {each.pid for each in self._snapshot.processes if self._may_be_rank(each)}
             if len(ranks) == 1:

@@ -7,11 +7,12 @@ here costs time and never a healthy run. ``wait_graph.py`` makes one set of each
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from enum import Enum
 from itertools import pairwise
 
-from rocsteady.hangs.values import ProcessSeen, ThreadSeen, WayOut
+from rocsteady.hangs.stack_frames import in_python_lock
+from rocsteady.hangs.values import ProcessSeen, ThreadSeen, Wait, WayOut
 from rocsteady.model import Value
 
 # Of a core: a thread that uses less did not do any work between two snapshots, whatever woke it now
@@ -21,6 +22,9 @@ IDLE_SHARE = 0.05
 # 5 s; half of that tells a deadline that was set again from one that was read a little late.
 REARMED = 2.5
 MAX_WRITTEN = 24  # members that the text names one by one
+# Native functions in which Python waits for its own locks, and how far in they are.
+PYTHONS_LOCKS = ("PyThread_acquire_lock_timed", "PyThread_acquire_lock", "acquire_timed")
+LOCK_DEPTH = 6
 Key = tuple[int, int]  # process and thread
 
 
@@ -53,6 +57,7 @@ class Member(Value, frozen=True, kw_only=True):
     activity: Activity
     place: str = ""  # where it is: "data.py:88 load"
     enders: tuple[Key, ...] = ()  # the threads that could end its wait
+    for_ranks: bool = False  # it is in a collective, which ranks of other hosts may end
     bystander: bool = False  # it could end a wait, but nobody expects it to
     until: float | None = None  # when a loop that repeats for ever asks again, if that is all
 
@@ -89,6 +94,34 @@ class WaitSet(Value, frozen=True, kw_only=True):
             and not self.exits
             and all(key in keys for member in self.members for key in member.enders)
         )
+
+
+def never_goes_on(found: WaitSet) -> set[int]:
+    """Return the training processes that nothing can move, whatever ranks of other hosts do.
+
+    Each waits for another process or in a lock of Python's, and nobody who could end that waits in
+    a collective. Below a lock of native code there might be one that no stack shows.
+    """
+    members = {member.key: member for member in found.members}
+    gone = set()
+    for member in found.members if found.closed else ():
+        of_python = any(name in PYTHONS_LOCKS for name in (member.thread.native or ())[:LOCK_DEPTH])
+        surely = of_python or in_python_lock(member.thread)
+        if member.trains and (surely or member.thread.wait in (Wait.TREE, Wait.CHILD)):
+            above = _all_enders(member.key, members)
+            if not any(members[key].for_ranks for key in above):
+                gone.add(member.process.pid)
+    return gone
+
+
+def _all_enders(key: Key, members: Mapping[Key, Member]) -> set[Key]:
+    found: set[Key] = set()
+    ahead = [key]
+    while ahead:
+        if (each := ahead.pop()) not in found:
+            found.add(each)
+            ahead += members[each].enders
+    return found
 
 
 def prove(sets: Sequence[WaitSet]) -> WaitSet:

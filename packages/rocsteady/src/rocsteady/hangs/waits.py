@@ -92,6 +92,10 @@ class Waits:
             number, call = RESTARTED_POLL, _kernel_function(folder)
         return self._decoded(pid, number, call, arguments)
 
+    def unanswered(self, pid: int) -> int:
+        """Count the TCP connections of a process whose other end does not answer."""
+        return self._descriptors.unanswered(pid)
+
     def _without_arguments(self, pid: int, call: Call | None) -> Decoded:
         """Return as much as the kernel function says, where the call itself may not be read."""
         why = "its system call may not be read"
@@ -105,7 +109,7 @@ class Waits:
             Call.OUTSIDE: Wait.WORLD,
         }
         kind = kinds.get(call, Wait.UNKNOWN) if call else Wait.UNKNOWN
-        return _lock(pid, why) if kind is Wait.LOCK else Decoded(kind)
+        return _lock(pid, why, WayOut.UNREAD) if kind is Wait.LOCK else Decoded(kind)
 
     def _decoded(self, pid: int, number: int, call: Call | None, arguments: Arguments) -> Decoded:
         decoders: Mapping[Call, Callable[[], Decoded]] = {
@@ -352,9 +356,9 @@ def _with_way_out(found: Decoded, who: str, way: WayOut = WayOut.UNKNOWN) -> Dec
     return found._replace(blocked=replace(blocked, way_out=way, who=who))
 
 
-def _lock(pid: int, why: str) -> Decoded:
+def _lock(pid: int, why: str, way: WayOut = WayOut.UNKNOWN) -> Decoded:
     """Return a lock of which no more is known: not even that it is private to the process."""
-    return Decoded(Wait.LOCK, Blocked(on="a lock", pids=(pid,), way_out=WayOut.UNKNOWN, who=why))
+    return Decoded(Wait.LOCK, Blocked(on="a lock", pids=(pid,), way_out=way, who=why))
 
 
 def _semaphore(pid: int) -> Decoded:

@@ -394,7 +394,8 @@ def settings_of(attempt: AttemptRecord) -> str:
 def incident_title(incident: Incident) -> str:
     blamed = incident.blame.ranks if incident.blame else ()
     rank = f" on rank {blamed[0].rank}" if len(blamed) == 1 else ""
-    where = f" at {incident.place}" if incident.place else ""
+    place = (blamed[0].place if rank else "") or incident.place
+    where = f" at {place}" if place else ""
     return f"{incident.verdict.value}{rank}{where}"
 
 

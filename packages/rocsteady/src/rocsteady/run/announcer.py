@@ -40,6 +40,7 @@ class Announcer:
         self.through: Callable[[str], None] | None = None  # the child's way to stderr
         self.mid_line = False  # the script's last line on stderr has no end
         self.quiet, self.names_run = quiet, names_run
+        self.pauses: set[str] = set()  # kinds of them that were announced
 
     def say(self, text: str, *, style: str = "") -> None:
         """Print one line, and keep it for the report; ``style`` colours how it begins."""

@@ -58,7 +58,7 @@ from rocsteady.run.job_hang import JobHang
 from rocsteady.run.options import RunOptions
 from rocsteady.run.planned_restart import SaveWatch
 from rocsteady.run.processes import AttemptProcesses
-from rocsteady.run.progress import AttemptProgress, LiveProcesses, StepTimes
+from rocsteady.run.progress import AttemptProgress, LiveProcesses, RankRestarts, StepTimes
 from rocsteady.run.resume_trial import ResumeTrial
 from rocsteady.run.stopwatch import boot_clock
 from rocsteady.run.strategy_environment import environment
@@ -67,6 +67,7 @@ from rocsteady.run.verdict_messages import RefusedSettings, VerdictMessages
 from rocsteady.run.watch_requests import RequestedActions
 from rocsteady.store.values import Sample
 from rocsteady.system.child_end import Exit, Stopping
+from rocsteady.wording import plural
 
 LAST_SNAPSHOTS = 3  # before a signal, until one confirms the verdict
 MAX_SNAPSHOTS = 40  # kept; older ones say nothing more
@@ -115,7 +116,8 @@ class Attempt:
             step_times=step_times,
             by_log=bool(total.log),
         )
-        self._live_processes = LiveProcesses()
+        self._step_times, self._is_place_known = step_times, False
+        self._live_processes, self._rank_restarts = LiveProcesses(), RankRestarts()
         self._suspension = Suspension(options, services.announcer)
         self._unwatched = False  # because of a fault of ours
         self._resumes = False  # the script has told that it does
@@ -258,10 +260,14 @@ class Attempt:
             if not self._resumes and (resumes := read_resumes(self._context.injection.pages)):
                 self._resumes = True
                 self._on_resumes(resumes)
+        living = self._live_processes.among(self._progress.heartbeats)
+        if self._rank_restarts.is_another(living):
+            times = plural(self._rank_restarts.count, "time")
+            self._announcer.say(f"the launcher restarted its ranks itself ({times} so far).")
         tick = Tick(
             at=now,
             boot=boot_clock(),
-            heartbeats=self._job_hang.seen(self._live_processes.among(self._progress.heartbeats)),
+            heartbeats=self._job_hang.seen(living),
             output=self._counter.output,
             alive=alive,
         )
@@ -274,6 +280,7 @@ class Attempt:
         )
         if self._pulse.progress != before:
             self._snapshots = ()
+        self._find_place_in_job()
         sample = self._progress.seen(now, verdict, self._gauges.read(now, tree))
         self._services.journal.progressed(self._context.spec.run.id, self._context.number, sample)
         self._left = None if sample.total is None else sample.total - sample.step
@@ -288,6 +295,16 @@ class Attempt:
             self._messages.loss(self._progress.heartbeats, self._context.before)
             self._messages.saves(self._progress.heartbeats)
         return verdict
+
+    def _find_place_in_job(self) -> None:
+        """Find out, at the first step, from which step of the job a script resumed by itself."""
+        pages = self._context.pages
+        if self._is_place_known or not any(beat.step for beat in self._progress.heartbeats):
+            return
+        self._is_place_known = True
+        read = read_checkpoint(pages) if pages is not None else None
+        if read is not None and self._step_times.covers(read.written / 1e9):
+            self._progress.resumes_at(self._step_times.step_at(read.written / 1e9)[0])
 
     def _hand_on(self, sample: Sample) -> None:
         if self._on_sample is None:
@@ -393,10 +410,10 @@ class Attempt:
             outcome = Outcome.UNKILLABLE
         return self._end(child, outcome, ended.exit, found, pids)
 
-    def _confirmed(self, child: AttemptProcesses) -> bool:
+    def _confirmed(self, child: AttemptProcesses) -> bool | None:
         """Check once more, right before the signal; a run that moved meanwhile is left alone.
 
-        Where no snapshot could be read, as on a busy machine, the next tick asks again.
+        None where no snapshot could be read, as on a busy machine: the next tick asks again.
         """
         progress, since, hung = self._pulse.progress, self._pulse.waited_from, False
         for _ in range(LAST_SNAPSHOTS):
@@ -409,7 +426,7 @@ class Attempt:
                 break
         else:
             if hung:
-                return False
+                return None
         self._pulse = withdrawn(self._pulse, time.monotonic() - since)
         self._messages.withdrawn()
         return False
@@ -455,6 +472,7 @@ class Attempt:
             progress_seconds=progress.seconds,
             first_step=progress.first_step,
             last_step=progress.step,
+            before=progress.before,
             confirmed=progress.own_step is not None,
             own_counts=progress.own_counts,
             wrote_checkpoint=progress.wrote_checkpoint,

@@ -338,7 +338,8 @@ class AttemptReview:
             self._announcer.note(f"{failure.title} again ({failure.kind}).")
             return
         ended_by = end.exit.signal if end.exit and end.outcome is not Outcome.HUNG else None
-        step = f" at step {end.last_step:,}" if end.last_step else ""
+        who = "" if failure.rank is None else f" on rank {failure.rank}"
+        step = f"{who} at step {end.last_step:,}" if end.last_step else who
         if failure.kind in THE_SCRIPTS_OWN:
             self._unsaid = f"{_own_words(failure, ended_by)}{step}"
         elif self._strategies.clears(failure):
@@ -410,8 +411,10 @@ def _culprit(end: AttemptEnd) -> int | None:
     if end.found is None:
         return None
     ranks = end.found.blame.ranks if end.found.blame else ()
-    if len(ranks) == 1 and not ranks[0].host:
-        return ranks[0].pid
+    if len(ranks) == 1:
+        here = {(beat.rank, beat.pid) for beat in end.heartbeats}
+        blamed = ranks[0].rank, ranks[0].pid
+        return ranks[0].pid if blamed in here else None  # one of another host is read there
     trains = {beat.pid for beat in trainers(end.heartbeats)}
     alone = next(iter(trains)) if len(trains) == 1 else None
     return end.found.verdict.culprit or alone
@@ -419,17 +422,20 @@ def _culprit(end: AttemptEnd) -> int | None:
 
 def collect_symptoms(context: AttemptContext, services: Services, end: AttemptEnd) -> Symptoms:
     """Collect what is known of an attempt that failed. What cannot be had is left out."""
-    trainer = end.heartbeats[0] if end.heartbeats else None
+    culprit = _culprit(end)
+    blamed = [beat for beat in end.heartbeats if beat.pid == culprit]
+    trainer = next(iter(blamed or end.heartbeats), None)
     last = end.found.evidence.snapshot if end.found else None  # has native frames
     return Symptoms(
         log=log_tail(context.log),
         kernel=concerning(read_kernel_log(end.began, within=KERNEL_WITHIN).lines, end.members),
         exit_code=end.exit.code if end.exit else None,
         signal=end.exit.signal if end.exit else None,
+        rank=end.exit.rank if end.exit else None,
         hung=end.outcome in (Outcome.HUNG, Outcome.UNKILLABLE),
         snapshots=(*end.snapshots, *([last] if last else [])),
         heartbeats=end.heartbeats,
-        culprit=_culprit(end),
+        culprit=culprit,
         phase=trainer.phase if trainer else "",
         step=end.last_step,
         start=f"{end.read.path} {end.read.written}" if end.read and not context.resumed else "",

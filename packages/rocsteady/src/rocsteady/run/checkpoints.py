@@ -306,7 +306,7 @@ class Checkpoints:
             counts[EPOCH] = epoch
         if end.read is not None and (self.led_on(end) or _saved_over(end.read)):
             counts[READ] = _last_written(end.read)  # by this attempt, if it came so far
-        made = (end.last_step or 0) - before.least
+        made = (end.last_step or 0) - max(before.least, end.before)
         return msgspec.structs.replace(end, own_counts=counts, made=max(0, made))
 
     def _set_apart(self) -> None:

@@ -16,7 +16,13 @@ from itertools import count
 import msgspec
 from rocsteady_train.inside.wire import FAULTS
 
-from rocsteady.errors import CommandError, JournalError, LauncherError, RocsteadyError
+from rocsteady.errors import (
+    CommandError,
+    JournalError,
+    LauncherError,
+    NotNeededError,
+    RocsteadyError,
+)
 from rocsteady.exit_codes import PERSON_NEEDED, RETRY
 from rocsteady.hangs.heartbeat_pages import Resumes
 from rocsteady.model import Failure, FailureKind, IntentKind, Next, Outcome, RunOutcome, Strategy
@@ -160,6 +166,8 @@ class Supervisor:
             outcome, code = RunOutcome.NOT_STARTED, error.code
             self._announcer.say(f"{error}.")
             run_end.say_next("check that the command works without rocsteady")
+        except NotNeededError:
+            outcome, code = RunOutcome.DONE, 0  # torchrun says it
         except LauncherError as error:
             outcome, code = RunOutcome.NOT_DONE, RETRY
             self._announcer.say(f"{error}.")

@@ -34,7 +34,13 @@ OTHER_SUFFIXES = {"", ".bin", ".chk", ".ckp", ".dat", ".model", ".save", ".state
 STEP_FOLDER = re.compile(r"(?:checkpoint|ckpt|step|epoch|iter|global_step)[-_=]?[0-9]+|.*-state")
 IN_FOLDERS = (".metadata", "trainer_state.json", "train_state.json", "random_states_0.pkl")
 POINTER = "latest"  # of DeepSpeed: a file that names the newest of the folders beside it
-_STATE = re.compile(rb"param_groups|optim|exp_avg", re.IGNORECASE)
+# What an optimizer's state has, or a key that stands for it: "opt", "opt_state", "opt.state.0". Of
+# a pickle a string is preceded by its length, in one byte or four.
+_STATE = re.compile(
+    rb"param_groups|optim|exp_avg|momentum_buffer"
+    rb"|(?:X\x03\0\0\0|\x8c\x03)opt|(?:X[\x04-@]\0\0\0|\x8c[\x04-@])opt[._\d]",
+    re.IGNORECASE | re.DOTALL,
+)
 MAX_ENTRIES = 10_000  # of a folder
 BEST = re.compile(r"(?i)best")
 

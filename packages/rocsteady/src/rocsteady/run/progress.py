@@ -85,6 +85,10 @@ class StepTimes:
         first = bisect_left(self._at, when)
         return tuple(zip(self._at[first:], self._steps[first:], strict=False))
 
+    def covers(self, when: float) -> bool:
+        """Return whether a moment is not before the first step; older files are of other runs."""
+        return bool(self._at) and self._at[0] <= when
+
     def step_at(self, when: float) -> tuple[int, int]:
         """Return the step that a file written at a moment has in it: at least, and at most."""
         index = bisect_left(self._at, when)
@@ -135,6 +139,25 @@ class LiveProcesses:
             return False
         known = beat.pid in self._births and self._beats.get(beat.pid) == beat.beats
         return known or beat.ended
+
+
+class RankRestarts:
+    """How often a launcher has started the ranks of one attempt anew, without us."""
+
+    def __init__(self) -> None:
+        self._pids: dict[int, list[int]] = {}  # that made steps as a rank, one after the other
+        self.count = 0
+
+    def is_another(self, alive: Iterable[Heartbeat]) -> bool:
+        """Return whether ranks were seen to train in new processes since the last look."""
+        training = [beat for beat in alive if beat.rank is not None and beat.step]
+        living = {beat.pid for beat in training}
+        for beat in training:
+            pids = self._pids.setdefault(beat.rank or 0, [])
+            if beat.pid not in pids and living.isdisjoint(pids):
+                pids.append(beat.pid)
+        before, self.count = self.count, max([1, *map(len, self._pids.values())]) - 1
+        return self.count > before
 
 
 def _birth(pid: int) -> int | None:
@@ -241,6 +264,16 @@ class AttemptProgress:
         self._step = 0  # that was seen last
         self._signs = 0  # of work
         self._worked: tuple[float, float] | None = None  # since when, and when last
+
+    @property
+    def before(self) -> int:
+        """The steps that this attempt did not have to make."""
+        return self._before
+
+    def resumes_at(self, step: int) -> None:
+        """Count from the step of a checkpoint that the script has read by itself."""
+        if not self._resumed:
+            self._before, self._resumed = step, True
 
     @property
     def step(self) -> int | None:

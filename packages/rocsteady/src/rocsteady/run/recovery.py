@@ -284,9 +284,14 @@ def _again(end: AttemptEnd, options: RunOptions, *, can_resume: bool, code: int)
             why="retrying without changes from the beginning",
             code=code,
         )
+    how = (
+        "run rocsteady init once, or use --resume never"
+        if options.ranks is None
+        else "if it loads its checkpoint when it is restarted, add --max-restarts 100 to torchrun"
+    )
     why = (
         "rocsteady does not know how the script resumes, and a restart would lose its progress;"
-        " run rocsteady init once, or use --resume never"
+        f" {how}"
     )
     return Decision(next=Next.END, why=why, code=code)
 

@@ -19,7 +19,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from rocsteady.errors import LauncherError, RocsteadyError
+import msgspec
+
+from rocsteady.errors import LauncherError, NotNeededError, RocsteadyError
 from rocsteady.run.job.resume import Launch
 from rocsteady.run.processes import AttemptProcesses, Engine
 from rocsteady.system import keeper, procfs
@@ -120,6 +122,8 @@ class AgentLink:
             select.select([self], [], [], POLL_EVERY)
             self.listen()
         if "over" in self.messages[0]:
+            if self.messages[0].get("spare"):
+                raise NotNeededError("the job is done; this host was not needed")
             return None
         return self.messages.pop(0)
 
@@ -157,6 +161,7 @@ STOP_WITHIN = 5.0  # seconds, where torchrun itself would wait for 30
 ASKED_WITHIN = 30.0  # seconds for the agent to take up that it must restart
 RANKS_POLL_EVERY = 0.1  # seconds
 READER_WAIT = 0.5  # seconds
+SIGTERM, BY_SIGNAL = 15, 128  # as a script ends by it that handles it as a shell does
 
 
 class RankFamily:
@@ -187,7 +192,9 @@ class RankGroup:
         self._mark = f"\0{keeper.RUN}={run_id}\0".encode()
         self._output_buffer = OutputBuffer(sys.stderr.fileno())
         self._ranks: dict[int, int] = {}  # a pidfd of each, by pid
-        self._failed: Exit | None = None  # the first rank that did
+        self._numbers: dict[int, int | None] = {}  # the rank of each
+        self._ended: list[Exit] = []  # ranks that failed, as they were seen to
+        self._unread = False  # one ended, and nobody could read how
         self._failed_at = 0.0
         self._replaced = False  # the agent ends the ranks because other hosts restart
         self._exit: Exit | None = None
@@ -277,19 +284,18 @@ class RankGroup:
         self._find_ranks()
         waits = [self._link.fileno(), *self._ranks.values()]
         ready = select.select(waits, [], [], within)[0]
-        for pid, descriptor in [*self._ranks.items()]:
-            if descriptor in ready:
-                self._rank_ended(pid)
+        ended = [pid for pid, descriptor in self._ranks.items() if descriptor in ready]
+        self._ranks_ended(ended)
         self._link.listen()
         if not self._replaced and any("stopping" in message for message in self._link.messages):
-            self._replaced, self._failed_at = self._failed is None, time.monotonic()
-        if self._failed is not None or self._replaced:
+            self._replaced, self._failed_at = not self._ended, time.monotonic()
+        if self._ended or self._replaced:
             self._hurry()
         self._exit = self._outcome()
 
     def _outcome(self) -> Exit | None:
         """Return how the generation ended, if it did."""
-        failed = self._failed or Exit(code=1)  # as torchrun has it
+        failed = first_failure(self._ended, is_sure=not self._unread)
         is_gone = self._link.is_gone and not _runs(self._link.pid)
         if is_gone:
             keeper.kill_all(self._family, STOP_WITHIN)  # what the agent left
@@ -297,7 +303,7 @@ class RankGroup:
             if "over" in message:
                 if message.get("stopped"):
                     self.interrupts.add(Interrupt(at=time.monotonic()))
-                return Exit(code=0) if message["over"] else failed
+                return Exit(code=0) if message["over"] else _as_torchrun_saw(message) or failed
             if "generation" in message:
                 return Exit(replaced=True) if self._replaced else failed
         return failed if is_gone else None
@@ -306,14 +312,21 @@ class RankGroup:
         """Hold on to the agent's children of this generation; another may be a dead watcher."""
         for pid in _children(self._link.pid) - {*self._ranks, os.getpid()}:
             with contextlib.suppress(OSError):
-                if self._mark in b"\0" + Path(f"/proc/{pid}/environ").read_bytes():
+                environment = b"\0" + Path(f"/proc/{pid}/environ").read_bytes()
+                if self._mark in environment:
                     self._ranks[pid] = os.pidfd_open(pid)
+                    number = environment.partition(b"\0RANK=")[2].partition(b"\0")[0]
+                    self._numbers[pid] = int(number) if number.isdigit() else None
 
-    def _rank_ended(self, pid: int) -> None:
-        how = _exit_of_zombie(pid)
-        os.close(self._ranks.pop(pid))
-        if how is not None and how.code != 0 and self._failed is None and not self._replaced:
-            self._failed, self._failed_at = how, time.monotonic()
+    def _ranks_ended(self, pids: list[int]) -> None:
+        """Take down how ranks failed. One that nobody could read any more may have failed first."""
+        for pid in pids:
+            os.close(self._ranks.pop(pid))
+            how, number = _exit_of_zombie(pid), self._numbers.get(pid)
+            self._unread |= how is None
+            if how is not None and how.code != 0 and not self._replaced:
+                self._ended.append(msgspec.structs.replace(how, rank=number))
+                self._failed_at = self._failed_at or time.monotonic()
 
     def _hurry(self) -> None:
         """End ranks that do not react to the agent's SIGTERM: those that cannot save anything."""
@@ -327,6 +340,22 @@ class RankGroup:
             if seen.state == "T" or saving.get(pid) != "caught"
         }
         keeper.send(deaf, signal.SIGKILL)
+
+
+def first_failure(ended: list[Exit], *, is_sure: bool) -> Exit:
+    """Return how the first rank failed: those that torchrun terminated after it say nothing."""
+    own = [each for each in ended if SIGTERM not in (each.signal, (each.code or 0) - BY_SIGNAL)]
+    by_itself = own or (ended if is_sure else [])
+    return by_itself[0] if by_itself else Exit(code=1)  # as torchrun has it
+
+
+def _as_torchrun_saw(message: Message) -> Exit | None:
+    """Return the first failure as torchrun tells it at its end; it has reaped the rank."""
+    failed = message.get("failed")
+    if not failed or not failed["code"]:
+        return None
+    code, rank = int(failed["code"]), int(failed["rank"])
+    return Exit(code=code, rank=rank) if code > 0 else Exit(signal=-code, rank=rank)
 
 
 def _runs(pid: int) -> bool:

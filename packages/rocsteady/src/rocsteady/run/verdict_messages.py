@@ -26,6 +26,7 @@ class VerdictMessages:
         self._observe = observe
         self._said: RunState | None = None
         self._inspecting = False
+        self._is_aloud = False  # a line about this pause was shown
         self._save_failed = False  # the last save, as it was last said
         self._not_finite = False  # the loss, as it was last said
 
@@ -33,17 +34,30 @@ class VerdictMessages:
         """Announce what is new. ``inspected``: there were snapshots since the last progress."""
         if verdict.condition in CALM:
             if self._inspecting and not inspected:
-                self._announcer.say("progress resumed.", style=GREEN)
-                self._inspecting, self._said = False, None
+                if self._is_aloud:
+                    self._announcer.say("progress resumed.", style=GREEN)
+                self._inspecting, self._said, self._is_aloud = False, None, False
             elif verdict.examine and not self._inspecting and self._worth_saying(verdict):
                 self._inspecting = True
-                self._announcer.say(f"{verdict.why}; inspecting stacks.")
+                self._once("inspecting", f"{verdict.why}; inspecting stacks.")
         elif verdict.condition not in (RunState.HUNG, self._said):
             self._inspecting, self._said = True, verdict.condition
             place = f", at {verdict.place}" if _adds_place(verdict) else ""
             then = self._what_to_do(verdict) if verdict.condition is RunState.SLOW else ""
             who = _sentence(verdict.blame) if _stands_out(verdict.blame) else ""
-            self._announcer.say(f"{verdict.condition.value}: {verdict.why}{place}.{who}{then}")
+            text = f"{verdict.condition.value}: {verdict.why}{place}.{who}{then}"
+            if verdict.condition is RunState.SLOW:
+                self._once(f"slow at {verdict.place}", text)
+            else:
+                self._is_aloud = True
+                self._announcer.say(text)
+
+    def _once(self, kind: str, text: str) -> None:
+        """Announce this once in a run, as every validation is as slow as the one before it."""
+        is_new = kind not in self._announcer.pauses
+        self._announcer.pauses.add(kind)
+        self._is_aloud |= is_new
+        (self._announcer.say if is_new else self._announcer.note)(text)
 
     @staticmethod
     def _worth_saying(verdict: Verdict) -> bool:

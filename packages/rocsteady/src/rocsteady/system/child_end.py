@@ -36,6 +36,7 @@ class Exit(Value, frozen=True, kw_only=True):
 
     code: int | None = None
     signal: int | None = None
+    rank: int | None = None  # of the one that failed first, where ranks were watched
     replaced: bool = False  # nothing failed here: other hosts restarted the job
 
 
