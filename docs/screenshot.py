@@ -1,46 +1,43 @@
 """Take every picture of the docs anew, from real runs: ``nox -s screenshot``.
 
-First-run.svg shows ``examples/first_run`` as a terminal has it; tracebacks of the script are folded
-to one line. The pages of the five field notes are drawn at each width and in each scheme, the full
-screen in two sizes. It needs tmux, and Chromium for the pages.
+first-run.svg and first-run.cast are a terminal recording of the README's script, complete and
+unedited. The pages of the runs are drawn at each width and in each scheme, the full screen in two
+sizes. It needs tmux, and Chromium for the pages. A machine that is busy is refused: on it, a run
+looks slower than it is.
 """
 
 from __future__ import annotations
 
 import argparse
+import fcntl
 import io
-import re
+import json
+import os
+import pty
+import shutil
 import signal
 import sqlite3
+import struct
 import subprocess
 import sys
 import tempfile
+import termios
 import time
-from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
-from playwright.sync_api import Browser, sync_playwright
 from rich.console import Console
 from rich.text import Text
-from screenshot_page import draw, start_browser
-from story_runs import (
-    STORIES,
-    Story,
-    carry_out,
-    prepare,
-    rocsteady,
-    said_by,
-    until_step,
-)
+from story_runs import EXAMPLES, STORIES, carry_out, prepare, rocsteady, until_step
 
 HERE = Path(__file__).parent
 PICTURES, PAGES = HERE / "pictures", HERE / "_build" / "pages"
 RUNS = PICTURES / "runs"
-FIRST = Story(name="calm-otter", example="first_run")
-PREFIX = "rocsteady: "
-WARNS = re.compile(r"/\S+\.py:\d+: \w*Warning: ")
+FIRST, WATCH = "first-run", "watch"
+COMMAND = ("rocsteady", "run", "--", "python", "train.py")
+COLUMNS, LINES, SECONDS = 104, 14, 30.0  # of the recording, at most
+QUIET_FOR, MAX_BUSY = 5.0, 0.1  # seconds before a recording, and the part that may be in use
 TERMINALS = ((80, 24), (200, 50))
 LATER = (("hang", "backward", 350),)  # so that there is time for pictures before it
 TOP = 1000  # pixels of the first run's page that the docs show
@@ -48,42 +45,108 @@ TOP = 1000  # pixels of the first run's page that the docs show
 
 def main() -> None:
     """Make the runs and take the pictures."""
+    names = (FIRST, WATCH, *(story.name for story in STORIES))
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--python", required=True, help="an interpreter with torch")
-    parser.add_argument("--only", help="a story, such as note-a-backward, or watch")
-    parser.add_argument(
-        "--runs", type=Path, help="keep the runs here; those that are, are not made"
-    )
+    parser.add_argument("--only", action="append", choices=names, help="may be repeated")
+    parser.add_argument("--without-pages", action="store_true", help="draw nothing in a browser")
     options = parser.parse_args()
-    python = Path(options.python)
+    python, chosen = Path(options.python), options.only or names
+    require_quiet()
     PAGES.mkdir(parents=True, exist_ok=True)
     RUNS.mkdir(exist_ok=True)
-    chosen = [each for each in (FIRST, *STORIES) if options.only in (None, each.name)]
-    with tempfile.TemporaryDirectory() as made, sync_playwright() as playwright:
-        place = options.runs or Path(made)
+    made: dict[str, Path] = {}
+    with tempfile.TemporaryDirectory() as place:
+        if FIRST in chosen:
+            made[FIRST] = record_first_run(Path(place) / FIRST, python)
+        for story in (each for each in STORIES if each.name in chosen):
+            made[story.name] = Path(place) / story.name
+            carry_out(story, made[story.name], python)
+        if not options.without_pages:
+            picture_reports(made)
+        if WATCH in chosen:
+            picture_watch(Path(place) / WATCH, python)
+
+
+def require_quiet() -> None:
+    """Refuse a machine that has other things to do."""
+    before = cpu_times()
+    time.sleep(QUIET_FOR)
+    after = cpu_times()
+    busy = 1 - (after[0] - before[0]) / max(1, after[1] - before[1])
+    if busy > MAX_BUSY:
+        raise SystemExit(f"the machine is busy: {busy:.0%} of its processors are in use")
+
+
+def cpu_times() -> tuple[int, int]:
+    """Return the time that all processors were idle, and all of their time."""
+    line = Path("/proc/stat").read_text(encoding="ascii").partition("\n")[0]
+    times = [int(word) for word in line.split()[1:]]
+    return times[3] + times[4], sum(times[:8])
+
+
+def record_first_run(folder: Path, python: Path) -> Path:
+    """Run the README's script on a terminal, and keep every byte with its time."""
+    folder.mkdir(parents=True)
+    shutil.copy(EXAMPLES / "first_run" / "train.py", folder)
+    path = (
+        f"{python.parent}{os.pathsep}{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    )
+    home = folder.with_name("home")  # it remembers no earlier run of the script
+    home.mkdir()
+    variables = {"PATH": path, "HOME": str(home), "TERM": "xterm-256color", "LANG": "C.UTF-8"}
+    child, terminal = pty.fork()
+    if child == 0:
+        os.chdir(folder)
+        os.execvpe(COMMAND[0], COMMAND, variables)  # noqa: S606 - as a shell would
+    fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", LINES + 2, COLUMNS, 0, 0))
+    began, seen = time.monotonic(), list[tuple[float, str]]()
+    while chunk := read(terminal):
+        seen.append((time.monotonic() - began, chunk.decode(errors="replace")))
+    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    shown = "".join(text for _, text in seen).replace("\r\n", "\n")
+    lines, seconds = 1 + shown.count("\n"), time.monotonic() - began
+    print(f"$ {' '.join(COMMAND)}\n{shown}{FIRST}: code {code}, {lines} lines, {seconds:.1f} s")
+    if code or lines > LINES or seconds > SECONDS:
+        raise SystemExit(f"not taken: at most {LINES} lines and {SECONDS:.0f} s")
+    head = {"version": 2, "width": COLUMNS, "height": LINES, "title": " ".join(COMMAND)}
+    events = [head, *([round(at, 3), "o", text] for at, text in seen)]
+    cast = "".join(json.dumps(each, ensure_ascii=False) + "\n" for each in events)
+    (PICTURES / f"{FIRST}.cast").write_text(cast, encoding="utf-8")
+    console = Console(record=True, width=COLUMNS, file=io.StringIO(), legacy_windows=False)
+    console.print(Text(f"$ {' '.join(COMMAND)}", style="bold"))
+    console.print(Text.from_ansi(shown.rstrip("\n")))
+    console.save_svg(str(PICTURES / f"{FIRST}.svg"), title=f"{seconds:.0f} s")
+    return folder
+
+
+def read(terminal: int) -> bytes:
+    """Return what was printed; nothing at the end, which a terminal tells by an error."""
+    try:
+        return os.read(terminal, 65536)
+    except OSError:
+        return b""
+
+
+def picture_reports(made: dict[str, Path]) -> None:
+    """Draw the page of each run as a browser shows it."""
+    from playwright.sync_api import sync_playwright  # noqa: PLC0415 - the recording needs none
+    from screenshot_page import draw, start_browser  # noqa: PLC0415
+
+    with sync_playwright() as playwright:
         browser = start_browser(playwright)
-        for story in chosen:
-            folder = place / story.name
-            if not folder.exists():
-                carry_out(story, folder, python)
-            picture_report(browser, story, folder)
-        if options.only in (None, "watch"):
-            picture_watch(place / "watch", python)
-
-
-def picture_report(browser: Browser, story: Story, folder: Path) -> None:
-    """Draw the page of a run as a browser shows it, and what the first run printed."""
-    page = PAGES / f"{story.name}.html"
-    subprocess.run(
-        [sys.executable, "-m", "rocsteady", "report", "--force", "-o", str(page)],
-        cwd=folder, check=True,
-    )  # fmt: skip
-    draw(browser, page.as_uri(), PAGES if story is FIRST else RUNS, story.name)
-    if story is FIRST:
-        top = browser.new_page(viewport={"width": 1280, "height": TOP}, color_scheme="light")
-        top.goto(page.as_uri())
-        top.screenshot(path=PICTURES / "report.png")
-        picture_first_run(folder)
+        for name, folder in made.items():
+            page = PAGES / f"{name}.html"
+            subprocess.run(
+                [sys.executable, "-m", "rocsteady", "report", "--force", "-o", str(page)],
+                cwd=folder, check=True,
+            )  # fmt: skip
+            draw(browser, page.as_uri(), PAGES if name == FIRST else RUNS, name)
+            if name == FIRST:
+                size = {"width": 1280, "height": TOP}
+                top = browser.new_page(viewport=size, color_scheme="light")
+                top.goto(page.as_uri())
+                top.screenshot(path=PICTURES / "report.png")
 
 
 def picture_watch(folder: Path, python: Path) -> None:
@@ -117,8 +180,8 @@ def picture_terminal(folder: Path, name: str, columns: int, lines: int) -> None:
     size = ("-x", str(columns), "-y", str(lines))
     subprocess.run([*tmux, "new-session", "-d", *size, "-c", str(folder), command], check=True)
     end, seen = time.monotonic() + 60, ""
-    while "q quit" not in seen and time.monotonic() < end:
-        time.sleep(1.0)
+    while STORIES[0].name not in seen and time.monotonic() < end:
+        time.sleep(2.0)
         captured = [*tmux, "capture-pane", "-e", "-p"]
         seen = subprocess.run(captured, check=True, capture_output=True, text=True).stdout
     subprocess.run([*tmux, "kill-server"], check=False)
@@ -126,42 +189,6 @@ def picture_terminal(folder: Path, name: str, columns: int, lines: int) -> None:
     console.print(Text.from_ansi(seen))
     console.save_svg(str(RUNS / f"{name}.svg"), title="rocsteady watch")
     print(f"{name} is drawn")
-
-
-def picture_first_run(folder: Path) -> None:
-    """Draw what the run printed: its log, with rocsteady's lines where they came."""
-    said = said_by(folder).read_text(errors="replace")
-    console = Console(record=True, width=100, file=io.StringIO(), legacy_windows=False)
-    console.print(Text("$ rocsteady run", style="bold"))
-    for line in folded(said.splitlines()):
-        console.print(Text(line, style=style(line)))
-    console.save_svg(str(PICTURES / "first-run.svg"), title="examples/first_run")
-
-
-def folded(lines: list[str]) -> Iterator[str]:
-    """Yield the lines, each traceback as its first line and its last; no warnings of Python's."""
-    inside = False
-    for number, line in enumerate(lines):
-        if WARNS.match(line) or (number and WARNS.match(lines[number - 1])):
-            continue  # it names a folder of this machine, and the line below is its source
-        if line.startswith("Traceback "):
-            inside = True
-            yield "Traceback (most recent call last): ..."
-        elif not inside:
-            yield line
-        elif not line.startswith(" "):
-            inside = False
-            yield line
-
-
-def style(line: str) -> str:
-    """Choose a colour: red for a hang, green for the end, cyan for what else rocsteady says."""
-    if not line.startswith(PREFIX):
-        return "dim"
-    said = line.removeprefix(PREFIX).lower()
-    if said.startswith("hung"):
-        return "bold red"
-    return "bold green" if said.startswith("done") else "cyan"
 
 
 if __name__ == "__main__":

@@ -46,14 +46,19 @@ def main():
         done = state["step"]
 
     data = torch.utils.data.Subset(Numbers(), range(done * 8, 4_000))
-    loader = DataLoader(data, batch_size=8, num_workers=args.workers)
+    loader = DataLoader(
+        data,
+        batch_size=8,
+        num_workers=args.workers,
+        worker_init_fn=lambda _: torch.set_num_threads(1),
+    )
     for step, (x, y) in enumerate(loader, start=done + 1):
         loss = torch.nn.functional.mse_loss(model(x).squeeze(1), y)
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
-        time.sleep(0.03)  # a larger model
-        if step % 50 == 0:
+        time.sleep(0.01)  # a larger model
+        if step % 100 == 0:
             print(f"step {step}/500  loss {loss.item():.4f}", flush=True)
             CHECKPOINT.parent.mkdir(exist_ok=True)
             torch.save(

@@ -234,26 +234,20 @@ def test_a_folder_that_anybody_may_write_to_is_nobodys_project(project: Project)
 
 
 @pytest.mark.parametrize(
-    ("command", "then"),
-    [
-        (("python3", "-c", "raise KeyError('x')"), "fix the error in the script, then: {resume}"),
-        (("sh", "-c", "exit 3"), "rocsteady report {name}"),
-        (("no-such-program",), "check that the command works without rocsteady"),
-    ],
+    "command",
+    [("python3", "-c", "raise KeyError('x')"), ("sh", "-c", "exit 3"), ("no-such-program",)],
 )
-def test_a_failure_ends_with_what_to_do_next(
-    project: Project, command: tuple[str, ...], then: str
+def test_a_failure_of_the_command_is_one_line_behind_its_own(
+    project: Project, command: tuple[str, ...]
 ) -> None:
     ended = project.run("--", *command)
 
-    again = "(from the beginning)"
-    resume = f"rocsteady run --resume {project.name} {again}"
     assert ended.code != 0
-    assert [line for line in ended.said if line.startswith("next: ")] == [ended.said[-1]]
-    assert ended.said[-1] == f"next: {then.format(name=project.name, resume=resume)}"
+    started = [line for line in ended.said if line.startswith(("started", " "))]
+    assert len(ended.said) == len(started) + 1
 
 
-def test_what_was_not_tried_is_one_line_and_the_report_says_why(project: Project) -> None:
+def test_what_was_not_tried_is_in_the_report_only(project: Project) -> None:
     told = "RuntimeError: DataLoader worker (pid 7) is killed by signal: Bus error."
     denied_name = f"{project.name}-denied"
     ended = project.run("--max-attempts", "1", "sh", "-c", f"echo '{told}' >&2; exit 1")
@@ -268,11 +262,8 @@ def test_what_was_not_tried_is_one_line_and_the_report_says_why(project: Project
     report = project.say("report", denied_name).out
 
     for each in (ended, denied):
-        assert sum(line.startswith("not tried: ") for line in each.said) <= 1
-    (line,) = (line for line in denied.said if line.startswith("not tried: "))
-    names = line.removeprefix("not tried: ").rstrip(".").split(", ")
-    assert len(names) > 1
-    assert all(f"not tried: {name}: " in report for name in names)
+        assert "not tried" not in each.err
+    assert report.count("not tried: ") > 1
 
 
 @pytest.mark.ci
@@ -286,9 +277,7 @@ def test_an_interrupted_run_says_how_to_resume(project: Project) -> None:
     terminal.type("\x03")
 
     assert terminal.code() == 130
-    assert terminal.text.splitlines()[-1].startswith(
-        f"rocsteady: next: rocsteady run --resume {project.name}"
-    )
+    assert f"rocsteady run --resume {project.name}" in terminal.text.splitlines()[-1]
 
 
 @pytest.mark.ci

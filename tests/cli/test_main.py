@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 SURFACE = {
     "doctor": {
         "--json", "--python", "--root", "--list", "--explain", "--knowledge", "--facts", "--record",
-        "--strict", "--fleet",
+        "--strict", "--fleet", "-v", "--verbose", "--paste",
     },
     "doctor env": {"--json", "--python", "--root", "file"},
     "doctor wheels": {"--all", "--gpu", "--json", "--list", "--os", "--python", "--root"},
@@ -41,11 +41,12 @@ SURFACE = {
         "--give-up-after",
         "--observe",
         "--hang-after",
-        "--no-remedies",
+        "--no-workarounds",
         "--allow",
         "--deny",
         "--with",
         "--again",
+        "--plain",
         "--detach",
         "--watch",
         "--plan",

@@ -20,7 +20,7 @@ def test_a_deadlock_in_a_worker_is_found_worked_around_and_the_run_is_done(
     shutil.copytree(EXAMPLE, project.folder, dirs_exist_ok=True)
     project.environment["PATH"] = f"{Path(torch_python).parent}{os.pathsep}{os.environ['PATH']}"
 
-    ended = project.run(within=300)
+    ended = project.run("--", "python", "train.py", within=300)
 
     assert ended.code == 0, ended.err
     assert (project.folder / "model.pt").exists()
@@ -29,3 +29,5 @@ def test_a_deadlock_in_a_worker_is_found_worked_around_and_the_run_is_done(
     assert len(attempts) >= 2, ended.err
     assert attempts[-1]["last_step"] == 500
     assert attempts[-1]["strategy"]["workers"] == 0
+    assert "Traceback" not in ended.err
+    assert any("--with loader-inline -- python train.py" in line for line in ended.said)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
 import sqlite3
 from typing import TYPE_CHECKING
 
@@ -34,7 +33,8 @@ def test_workers_that_hang_are_done_without(failing: Failing) -> None:
     assert done(ended), ended.err
     assert set(failing.failures) == {"hang-in-loader"}
     assert failing.last_strategy() == {"workers": 0}
-    assert re.search(r"done\. 120 steps in .*, 4 attempts, 3 hangs\.", ended.err)
+    assert len(ended.lines("hung")) == 3
+    assert any("--with loader-inline" in line for line in ended.said)
 
 
 def test_a_hang_in_attentions_backward_goes_away_with_math(failing: Failing) -> None:
@@ -109,7 +109,7 @@ def test_what_nothing_mends_ends_within_its_budget(failing: Failing) -> None:
     assert ended.code == 76, ended.err
     assert set(failing.failures) == {"abort"}
     assert len(failing.failures) <= 8
-    assert "Tried: " in ended.said[-2] or "No workaround for abort is known" in ended.said[-2]
+    assert len(ended.lines("gave up")) == 1
 
 
 @pytest.mark.ci
@@ -119,7 +119,7 @@ def test_the_scripts_own_error_ends_it_at_once(failing: Failing) -> None:
     assert ended.code == 1
     assert failing.failures == ["script-error"]
     assert "KeyError: 'learning_rate'" in ended.err
-    assert any("error in the script: KeyError: 'learning_rate'" in line for line in ended.said)
+    assert len(ended.lines("crashed")) == 1
     assert "in step" in failing.story["failures"][0]["failure"]["traceback"]
 
 
@@ -140,7 +140,7 @@ def test_a_full_disk_needs_a_person(failing: Failing) -> None:
 
 def test_what_took_the_machine_down_is_not_tried_again(failing: Failing) -> None:
     """Field note E."""
-    first = failing.run("own-bug", options=("--no-remedies",))
+    first = failing.run("own-bug", options=("--no-workarounds",))
     assert first.code == 1
     database = failing.project.folder / ".rocsteady" / "journal.db"
     with contextlib.closing(sqlite3.connect(database)) as connection:  # as after a sudden reboot

@@ -96,7 +96,7 @@ def test_running_out_of_memory_names_the_argument_to_lower(project: Project) -> 
 
     ended = project.run("--", sys.executable, script, "--lr", "1", "--batch-size", "64")
 
-    assert "to use less memory, lower --batch-size (now 64)." in ended.said, ended.err
+    assert "--batch-size (now 64)" in ended.err
 
 
 @pytest.mark.slow

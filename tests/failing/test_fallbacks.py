@@ -25,8 +25,7 @@ def test_what_fails_for_good_on_one_option_is_done_on_the_next(failing: Failing)
     assert failing.failures == ["abort"]
     assert failing.remedies == ["option-2", "end"]
     assert failing.last_strategy() == {"device": "cpu"}
-    falls = "No remedies are left; falling back to option 2 of the plan: CPU, 2 threads."
-    assert [line for line in ended.said if line.endswith(falls)]
+    assert any("option 2 of the plan" in line for line in ended.lines("resumed"))
     assert (
         failing.story["attempts"][-1]["first_step"] > 40
     )  # from the checkpoint of the first option

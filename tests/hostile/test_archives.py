@@ -33,7 +33,7 @@ def starts(project: Project) -> int:
 def left_run(project: Project) -> None:
     """Leave a run that failed, with nothing of it running."""
     script = project.script(SCRIPT)
-    ended = project.run("--max-attempts", "1", "--no-remedies", "--", sys.executable, script)
+    ended = project.run("--max-attempts", "1", "--no-workarounds", "--", sys.executable, script)
     assert ended.code == 7, ended.err
     assert starts(project) == 1
 

@@ -78,7 +78,7 @@ def test_a_deadlocked_rank_is_found_on_whichever_host(
 
     assert ended_well(job), job.all_said()
     assert job.generations() == 2
-    assert "hung: " in job.said(1), job.all_said()  # which leads
+    assert "rocsteady: hung " in job.said(1), job.all_said()  # which leads
     assert [len(each) for each in settings_of(job)] == [1, 1]
     blame = job.incidents(1)[-1]["blame"]
     named = [(it["rank"], it["host"]) for it in blame["ranks"]]

@@ -63,7 +63,7 @@ def test_the_rank_that_is_stuck_is_named(project: Project) -> None:
     ended = project.run("--max-attempts", "1", "--", sys.executable, launcher, within=WITHIN)
 
     who = "rank 1 is waiting for a lock at rank.py:12 stuck, and 1 rank waits for it"
-    assert any(f"{who[:1].upper()}{who[1:]}." in line for line in ended.said), ended.err
+    assert who in ended.lines("hung")[0], ended.err
     (incident,) = project.story()["incidents"]
     assert incident["blame"]["why"] == who
     assert [each["rank"] for each in incident["blame"]["ranks"]] == [1]

@@ -66,7 +66,7 @@ def test_faults_cost_one_restart_each_and_no_bit_of_the_weights(start: Starts) -
     assert ended(undisturbed) == 0
     weights = [(run.folder / "weights.json").read_text() for run in (torchrun, undisturbed)]
     assert weights[0] == weights[1]
-    assert "hung: " in torchrun.said()
+    assert "rocsteady: hung " in torchrun.said()
     assert undisturbed.generations() == 1
 
 
@@ -160,7 +160,7 @@ def test_a_torchrun_that_is_asked_to_end_is_stopped(start: Starts, number: signa
     deadline = time.monotonic() + WITHIN
     while is_alive(watcher) and time.monotonic() < deadline:
         time.sleep(0.1)
-    assert "rocsteady: stopped after" in torchrun.said()
+    assert "rocsteady: stopped " in torchrun.said()
     assert "retrying" not in torchrun.said()
 
 

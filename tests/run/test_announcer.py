@@ -1,16 +1,18 @@
-"""One line each, never waiting for its reader."""
+"""One line each, never waiting for its reader; the journal keeps what it is about."""
 
 from __future__ import annotations
 
 import pytest
 
 from rocsteady.run.announcer import Announcer
+from rocsteady.run.events import Done, Note
+from rocsteady.screens.run_lines import RunScreen
 
 
 def test_an_event_is_one_line_that_starts_with_our_name(capsys: pytest.CaptureFixture[str]) -> None:
-    Announcer().say("hung:\n  no step for 9 s.")
+    Announcer().say("the loss is finite:\n  again.")
 
-    assert capsys.readouterr().err == "rocsteady: hung: no step for 9 s.\n"
+    assert capsys.readouterr().err == "rocsteady: the loss is finite: again.\n"
 
 
 def test_while_a_child_runs_its_way_to_stderr_is_used() -> None:
@@ -18,6 +20,15 @@ def test_while_a_child_runs_its_way_to_stderr_is_used() -> None:
     announcer = Announcer()
     announcer.through = lines.append
 
-    announcer.say("progress resumed.")
+    announcer.say("moving")
 
-    assert lines == ["rocsteady: progress resumed."]
+    assert lines == ["rocsteady: moving"]
+
+
+def test_without_colour_every_line_has_our_name_and_no_control_characters() -> None:
+    done = Done(seconds=72.0, steps=500, hangs=1, keep="rocsteady run", report="rocsteady report")
+
+    for event in (done, Note(text="a\x1b[31mname")):
+        for line in RunScreen(plain=True).lines(event):
+            assert line.startswith("rocsteady: ")
+            assert line.isprintable()

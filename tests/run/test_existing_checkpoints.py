@@ -20,7 +20,7 @@ from rocsteady.store.values import Run, RunLine
 
 RESUME = Resume(arguments=("--resume", "{checkpoint}"), checkpoints=("*.pt",))
 JOB = Job(command=("python", "train.py"), resume=RESUME)
-CONTINUES, IGNORES = "; continuing", "; not used"
+CONTINUES, IGNORES = "continuing", "ignoring"
 
 
 @pytest.fixture

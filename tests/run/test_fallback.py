@@ -137,7 +137,7 @@ def test_remedies_come_first_then_the_options_in_their_order_and_then_it_ends(
         strategy=CPU.strategy,
         remedy="option-2",
         fallback=2,
-        why="No remedies are left; falling back to option 2 of the plan: CPU, 2 threads.",
+        why="No workarounds are left; falling back to option 2 of the plan: CPU, 2 threads.",
     )
     assert (two.remedy, two.strategy, three.strategy) == ("option-4", SLOW.strategy, None)
     assert climbing.fallbacks == ()

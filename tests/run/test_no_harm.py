@@ -183,7 +183,7 @@ def test_a_last_line_without_an_end_stays_so_and_ours_begins_anew(runs: SideBySi
     ended = runs.bare(*runs.watching(), PYTHON, "-c", "import sys; sys.stderr.write('50%')")
     before, _, after = ended.err.rpartition(b"50%")
     assert OURS.sub(b"", before) == b""
-    assert after.startswith(b"\nrocsteady: done.")
+    assert after.startswith(b"\nrocsteady: done ")
 
 
 def test_a_reader_that_leaves_early_does_not_end_the_script(runs: SideBySide) -> None:

@@ -164,6 +164,5 @@ def test_what_cannot_be_started_is_one_line_and_the_code_of_a_shell(
     ended = runs.watched(command)
 
     assert ended == (code, b"", b"")
-    assert [line.rstrip(".") for line in runs.said[1:-1]] == [f"rocsteady: {why}"]
-    assert runs.said[-1].startswith("rocsteady: next: ")
+    assert runs.said[-1].startswith(f"rocsteady: {why}")
     assert ended.code == runs.bare("sh", "-c", f"exec {command}").code

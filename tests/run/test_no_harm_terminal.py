@@ -68,7 +68,8 @@ def on_a_terminal(
 
 
 def without_ours(screen: bytes) -> bytes:
-    return re.sub(rb"(?m)^rocsteady: [^\n]*\n", b"", screen)
+    """Leave out our lines, and those below them that begin with blanks."""
+    return re.sub(rb"(?m)^\x1b\[2mrocsteady  [^\n]*\n(?: {11}[^\n]*\n)*", b"", screen)
 
 
 @pytest.fixture

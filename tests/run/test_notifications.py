@@ -286,7 +286,9 @@ def test_two_crashes_of_a_kind_are_told_once(server: str, tmp_path: Path) -> Non
         f'command = ["{sys.executable}", "crashes.py"]\n[notify]\nwebhook = "{server}/hook"\n'
     )
 
-    run = run_words(tmp_path, "run", "--yes", "--resume", "never", "--no-remedies", "--name", "one")
+    run = run_words(
+        tmp_path, "run", "--yes", "--resume", "never", "--no-workarounds", "--name", "one"
+    )
 
     assert run.returncode == 0, run.stderr
     assert (tmp_path / "kept").read_text() == "3"

@@ -80,7 +80,7 @@ LOOPS = """
             os.kill(os.getpid(), 9)
     print("DONE", loop.steps)
 """
-STUCK = "3 attempts started from the same checkpoint, and none got to the next one"
+STUCK = "3 tries from the same checkpoint, and none got to the next one"
 
 
 @pytest.fixture
@@ -109,7 +109,7 @@ def test_a_resume_that_forgets_the_step_is_no_progress(hurried: Project, torch_p
 def test_one_step_more_each_time_is_not_further(hurried: Project) -> None:
     hurried.job(RESUMES, hurried.script(ONE_STEP_MORE))
 
-    ended = hurried.run("--no-remedies", "--max-attempts", "9")
+    ended = hurried.run("--no-workarounds", "--max-attempts", "9")
 
     assert ended.code == 76, ended.err
     assert STUCK in ended.err
@@ -138,7 +138,7 @@ def test_a_script_that_adds_rows_is_not_restarted_without_a_word(
 
     assert ended.code == 0, ended.err
     said = "\n".join(ended.said)
-    assert "attempt 2 starts from the beginning and repeats 20 steps." in said
+    assert len(ended.lines("retrying")) == 1
     assert re.search(r"1 file written by the run was backed up to \S+/aside-1: rows.csv\.", said)
     assert "What the script appends to them will be in them twice." in said
     aside = hurried.folder / ".rocsteady" / "runs" / hurried.name / "aside-1" / "rows.csv"
@@ -156,7 +156,7 @@ def test_a_clock_that_is_set_back_makes_no_duration_negative(project: Project) -
     page = project.say("report", project.name).out
 
     assert ended.code == 0, ended.err
-    assert re.search(r"done\. Took [3-9]\.\d s", ended.err)
+    assert re.search(r"in [3-9]\.\d s", ended.lines("done")[0])
     assert re.search(r"\| [3-9]\.\d s \| exit code 0", page)
     assert re.search(r"The run finished \(0 steps\) in [3-9]\.\d s", page)
     assert not re.search(r"(?<!\w)-\d", page + ended.err)  # no negative number

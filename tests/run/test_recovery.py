@@ -159,7 +159,6 @@ def test_too_many_attempts_from_one_checkpoint_end_the_run() -> None:
     decision = recover(AGAIN, CRASHED, STUCK)
 
     assert (decision.next, decision.code) == (Next.END, 76)
-    assert decision.why == "3 attempts started from the beginning, and none got to the next one"
 
 
 def test_ranks_that_other_hosts_replaced_start_again() -> None:

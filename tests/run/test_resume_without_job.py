@@ -193,7 +193,7 @@ def test_what_is_printed_when_a_run_is_stopped_works_when_typed(
     (project.folder / "killed").touch()
     project.script(text)
 
-    typed = stopped.said[-1].removeprefix("next: rocsteady ").split()
+    typed = stopped.said[-1].partition("rocsteady ")[2].split()
     assert "beginning" not in stopped.said[-1]
     resumed = project.say(*typed, within=120)
     again = project.say(*typed, within=120)

@@ -72,7 +72,7 @@ def test_a_crash_is_resumed_from_the_newest_checkpoint_that_is_whole(project: Pr
     assert "from 2 ['--resume', 'checkpoints/step-2.pt']" in project.log(2)
     said = "\n".join(ended.said)
     assert "skipped: checkpoints/step-3.pt is cut short or damaged" in said
-    assert "attempt 2 resumes from checkpoints/step-2.pt, step 2." in said
+    assert len(ended.lines("resumed")) == 1
     assert [a["exit_code"] for a in project.story()["attempts"]] == [3, 0]
 
 
@@ -102,7 +102,7 @@ def test_a_script_that_resumes_on_its_own_is_restarted_without_a_job_file(
 
     said = "\n".join(ended.said)
     assert "resumes with --resume=latest" in said
-    assert "it repeats the steps since the script's last checkpoint." in said
+    assert ended.lines("retrying")
     assert ended.code == 0
     assert "from 3" in project.log(2)
     assert "from 6" in project.log(3)
@@ -119,7 +119,7 @@ def test_a_script_that_is_not_known_to_resume_is_not_restarted_over_its_checkpoi
 
     assert ended.code != 0
     assert len(project.story()["attempts"]) == 1
-    assert "rocsteady does not know how the script resumes" in "\n".join(ended.said)
+    assert any("rocsteady init -- " in line for line in ended.said)
 
 
 def test_a_reader_that_reads_nothing_does_not_hold_up_a_restart(project: Project) -> None:
@@ -127,7 +127,7 @@ def test_a_reader_that_reads_nothing_does_not_hold_up_a_restart(project: Project
     project.script(CRASHES, "crashes.py")
     project.job(RESUMES, project.script(floods + "exec(open('crashes.py').read())"))
 
-    child = project.start("--no-remedies", "--max-attempts", "2")  # whose output nobody reads
+    child = project.start("--no-workarounds", "--max-attempts", "2")  # whose output nobody reads
     until(lambda: "step 10/" in project.log(2), 30)
 
     assert project.ended(child).code == 3
@@ -136,7 +136,7 @@ def test_a_reader_that_reads_nothing_does_not_hold_up_a_restart(project: Project
 def test_the_number_of_attempts_is_bounded_and_the_code_is_the_scripts(project: Project) -> None:
     project.job(RESUMES, project.script(CRASHES))
 
-    ended = project.run("--no-remedies", "--max-attempts", "2")
+    ended = project.run("--no-workarounds", "--max-attempts", "2")
 
     assert ended.code == 3
     assert len(project.story()["attempts"]) == 2
@@ -146,7 +146,7 @@ def test_the_number_of_attempts_is_bounded_and_the_code_is_the_scripts(project: 
 def test_a_second_quick_crash_backs_off(project: Project) -> None:
     project.job(RESUMES, project.script(CRASHES))
 
-    ended = project.run("--no-remedies", "--max-attempts", "3")
+    ended = project.run("--no-workarounds", "--max-attempts", "3")
 
     assert ended.code == 3
     assert "the script crashed quickly again; waiting 5.0 s." in ended.said
@@ -158,7 +158,7 @@ def test_a_second_quick_crash_backs_off(project: Project) -> None:
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_wait_between_attempts_can_be_ended(project: Project, number: int, code: int) -> None:
     project.job(RESUMES, project.script(CRASHES))
-    child = project.start("--no-remedies")
+    child = project.start("--no-workarounds")
     until(lambda: project.line().get("attempts") == 2 and "step 10/" in project.log(2))
     time.sleep(0.5)  # for it to end
 
@@ -231,7 +231,7 @@ def test_20_restarts_from_scratch_lose_no_checkpoint(project: Project, torch_pyt
     crash = ("--steps", "4", "--every", "2", "--crash-at", "4")
     terminal = project.on_terminal(
         *run,
-        *("--no-remedies", "--resume", "never", "--max-attempts", "21", "--", torch_python),
+        *("--no-workarounds", "--resume", "never", "--max-attempts", "21", "--", torch_python),
         *(script, *crash),
     )
 
@@ -265,9 +265,8 @@ def test_taking_over_shows_the_command_and_goes_on_with_the_next_attempt(project
     assert gone < 5
     assert ended.code == 0
     said = "\n".join(ended.said)
-    assert f"resuming run {project.name}: {sys.executable} train.py" in said
+    assert f"{sys.executable} train.py" in ended.lines("started")[0]
     assert "rocsteady was killed while running:" in said
-    assert f"started {project.name} · attempt 2, unchanged" in said
     assert [a["number"] for a in project.story()["attempts"]] == [1, 2]
     again = project.run("--resume", project.name)
     assert (again.code, again.said[-1]) == (

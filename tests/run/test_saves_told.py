@@ -40,7 +40,7 @@ def beat(save_failed: int | None) -> Heartbeat:
 
 def test_a_failed_save_is_said_once_and_so_is_its_end() -> None:
     heard = Heard()
-    teller = VerdictMessages(heard, "calm-otter")
+    teller = VerdictMessages(heard)
 
     for failed in (None, 1200, 1200, 1300, 1400, None, None, 1600):
         teller.saves([beat(failed), beat(None)])

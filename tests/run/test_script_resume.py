@@ -155,10 +155,10 @@ def test_from_scratch_is_not_for_a_script_that_resumes(
     assert (undisturbed.code, ended.code) == (0, 0), ended.err
     assert ended.out.splitlines()[-1] == undisturbed.out.splitlines()[-1]
     assert ended.said.count(BY_ITSELF) == 1
-    (resumed,) = [line for line in ended.said if " resumes from checkpoints/step-" in line]
+    (resumed,) = ended.lines("resumed")
     assert "about" not in resumed
     assert not list(training.folder.glob(".rocsteady/runs/*/aside-*"))
-    assert "done. 200 steps in" in ended.said[-1]
+    assert ended.lines("done")[0].startswith("200 steps in")
 
 
 @pytest.mark.slow
@@ -176,7 +176,7 @@ def test_a_run_that_was_left_is_taken_over_at_its_newest_checkpoint(
     assert ended.code == 0, ended.err
     said = "\n".join(ended.said)
     assert "found no way to resume" not in said
-    assert "attempt 2 resumes from checkpoints/step-" in said
+    assert ended.lines("resumed")
     assert "DONE 200 " in ended.out
     assert "resuming from step" in training.log(2)
     line = training.line()

@@ -69,7 +69,7 @@ def files(project: Project) -> dict[str, bytes]:
 def unfinished(project: Project, *words: str, name: str | None = None) -> Ended:
     """Make a run that fails in the end."""
     project.environment["FAIL"] = "always"
-    ended = project.run("--no-remedies", "--max-attempts", "1", *words, name=name)
+    ended = project.run("--no-workarounds", "--max-attempts", "1", *words, name=name)
     del project.environment["FAIL"]
     return ended
 
@@ -103,7 +103,7 @@ def test_a_resume_argument_for_another_script_is_not_given(trains: Project) -> N
     trains.script(TRAINS, "other.py")
     trains.environment["FAIL"] = "always"
 
-    ended = trains.run("--no-remedies", "--", sys.executable, "other.py")
+    ended = trains.run("--no-workarounds", "--", sys.executable, "other.py")
 
     assert ended.code == 3
     assert starts(trains) == [""]

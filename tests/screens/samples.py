@@ -13,15 +13,28 @@ from pathlib import Path
 
 import msgspec
 
-from rocsteady.colours import GREEN, RED, YELLOW
 from rocsteady.doctor.values import Diagnosis
 from rocsteady.hangs.inspection import Inspection, Standing, Waiter
+from rocsteady.hangs.values import ProcessSeen, ThreadSeen, Wait
+from rocsteady.hangs.verdict import Verdict
+from rocsteady.hangs.wait_set import Activity, Member, WaitSet
 from rocsteady.model import Observation, Outcome, ProbeOutcome, Risk, RunOutcome, RunState, Strategy
 from rocsteady.plan.values import Basis, Finish, Limit, Option, Pace, Plan, Price
 from rocsteady.probe.values import DrillResult, FaultResult, ProbeLine
 from rocsteady.report.pages import render_markdown
 from rocsteady.report.story import RunFacts, build_story
-from rocsteady.run.announcer import Announcer
+from rocsteady.run.events import (
+    Crashed,
+    Done,
+    GaveUp,
+    Moving,
+    Quiet,
+    Resumed,
+    Started,
+    Stopped,
+    Waiting,
+)
+from rocsteady.run.resume_detection import How, ResumeMethod
 from rocsteady.run.run_watcher import RankView, WatchView
 from rocsteady.screens.doctor import render_diagnosis
 from rocsteady.screens.inspection import render_inspection
@@ -33,6 +46,7 @@ from rocsteady.screens.probe import (
     render_stories,
     title_column,
 )
+from rocsteady.screens.run_lines import RunScreen
 from rocsteady.screens.runs import render_runs
 from rocsteady.screens.screen import layout, show
 from rocsteady.store.values import (
@@ -381,18 +395,11 @@ def _probe_stories() -> None:
 
 
 def _said() -> None:
-    announcer = Announcer()
-    announcer.say(
-        "run calm-otter started (attempt 1, unchanged). Logs: .rocsteady/runs/calm-otter."
-    )
-    announcer.say("no step for 9.0 s (at most 0.9 s in this phase so far); inspecting stacks.")
-    announcer.say(
-        "slow: no step for 60 s; the training thread is waiting for the network.", style=YELLOW
-    )
-    announcer.say("progress resumed.", style=GREEN)
-    announcer.say("hung: no step for 9.0 s; worker 2 is waiting for a lock. Incident 1.", style=RED)
-    announcer.say("done. 7,500 steps in 58 min, 2 attempts, 1 hang.", style=GREEN)
-    announcer.close()
+    """Show every kind of line that a run has."""
+    screen = RunScreen(stream=sys.stdout)
+    for event in RUN_EVENTS:
+        for line in screen.lines(event):
+            show(f"{line}\n")
 
 
 def _inspection() -> None:
@@ -421,6 +428,74 @@ def _doctor() -> None:
     diagnosis = msgspec.json.decode(DIAGNOSIS.read_bytes(), type=Diagnosis)
     width, colour = layout(sys.stdout)
     show(render_diagnosis(diagnosis, width=width, colour=colour))
+
+
+def _waiter(pid: int, wait: Wait, place: str, *, trains: bool) -> Member:
+    thread = ThreadSeen(tid=pid, name="python", state="S", cpu=1.0, wait=wait)
+    process = ProcessSeen(
+        pid=pid, parent=1, name="python", python=True, read_bytes=0, written_bytes=0,
+        rss_bytes=1 << 30, threads=(thread,), handlers=(),
+    )  # fmt: skip
+    return Member(
+        process=process, thread=thread, trains=trains, activity=Activity.WAITS_INSIDE, place=place
+    )
+
+
+_MAIN = _waiter(4410, Wait.TREE, "train.py:61 main", trains=True)
+_LOCKED = _waiter(4423, Wait.LOCK, "train.py:24 Numbers.__getitem__", trains=False)
+_HUNG = Verdict(
+    condition=RunState.HUNG, why="", quiet=5.1, place=_LOCKED.place, culprit=4423,
+    waits=WaitSet(at=0.0, members=(_MAIN, _LOCKED)),
+)  # fmt: skip
+_FOUND = ResumeMethod(
+    how=How.OPTION, arguments=("--resume", "{checkpoint}"), where="train.py:31",
+    checkpoint="checkpoints/last.pt",
+)  # fmt: skip
+_TRAIN = ("python", "train.py")
+RUN_EVENTS = (
+    Started(name="calm-otter", command=_TRAIN, method=_FOUND),
+    Started(name="calm-otter", command=_TRAIN, method=ResumeMethod(how=How.UNKNOWN)),
+    Started(name="calm-otter", command=_TRAIN, again=True, settings="num_workers=0"),
+    Started(name="calm-otter", command=_TRAIN, observe=True),
+    Quiet(
+        verdict=Verdict(
+            condition=RunState.SLOW, why="", quiet=100.0, starting=True, place="train.py:40 main",
+            limit=10800.0,
+        )
+    ),
+    Quiet(verdict=Verdict(condition=RunState.SLOW, why="", quiet=60.0, limit=1800.0), step=212),
+    Moving(step=213, after=62.0),
+    Quiet(verdict=_HUNG, step=212),
+    Resumed(at="step 200", checkpoint="checkpoints/last.pt"),
+    Quiet(verdict=_HUNG, step=212, again=True),
+    Resumed(
+        at="step 200", checkpoint="checkpoints/last.pt", changes="num_workers=0",
+        in_vain="loader-forkserver",
+    ),
+    Resumed(changes="attention=math"),
+    Resumed(by_itself=True),
+    Crashed(what="KeyError: 'val_loss'", failure="script-error", place="train.py:6", own=True),
+    Crashed(what="out of GPU memory", failure="oom-device", step=40, lower=(("--batch-size", 64),)),
+    Waiting(
+        trouble="The disk is full", advice="delete what is not needed", next_try=5.0,
+        limit=86400.0,
+    ),
+    Stopped(seconds=754.0, step=4575, resume="rocsteady run --resume calm-otter"),
+    GaveUp(
+        seconds=183.0, why="No other workaround for hang-in-loader is known here.",
+        place=_LOCKED.place, change="let each worker open its own locks",
+        then="rocsteady run --resume calm-otter", report="rocsteady report",
+    ),
+    GaveUp(
+        seconds=752.0, why="found no way to resume, and a restart would lose its progress",
+        no_resume=_TRAIN, report="rocsteady report",
+    ),
+    Done(seconds=3480.0, steps=7500),
+    Done(
+        seconds=72.0, steps=500, hangs=2, lost=31.0, place=_LOCKED.place,
+        keep="rocsteady run --with loader-inline", report="rocsteady report",
+    ),
+)  # fmt: skip
 
 
 SAMPLES: dict[str, Callable[[], None]] = {

@@ -15,9 +15,9 @@ from rocsteady.doctor.machine.system import SetVariable
 from rocsteady.doctor.machine.view import Unread
 from rocsteady.screens.doctor import (
     closing_sentence,
-    in_full,
     render_diagnosis,
     render_machine,
+    render_paste,
     render_rule,
     render_rule_list,
     typed,
@@ -34,10 +34,11 @@ def check_page(plain: str, coloured: str, width: int, commands: set[str]) -> Non
     """Check that a page is calm, no wider than it may be, and the same in colour."""
     assert plain.isascii()
     assert "\x1b[" in coloured
-    assert COLOURS.sub("", coloured) == plain
+    assert COLOURS.sub("", coloured).replace("\u2713", "+").replace("\u2717", "x") == plain
     for line in plain.splitlines():
         assert line == line.rstrip()
-        copied = line.strip().removeprefix("fix: ").removeprefix("check: ") in commands
+        copied = line[14:].strip().removeprefix("fix: ").removeprefix("check: ") in commands
+        copied = copied or line.strip().removeprefix("fix: ").removeprefix("check: ") in commands
         assert len(line) <= width or copied or len(line.split()[-1]) > width // 2, line
 
 
@@ -54,17 +55,35 @@ def test_a_diagnosis_fits_and_has_every_word(
     check_page(plain, render_diagnosis(diagnosis, width=width, colour=True), width, commands)
 
     words = " ".join(plain.split())
-    shown, named = in_full(diagnosis)
-    assert all(" ".join(each.summary.split()) in words for each in shown)
-    assert all(each.rule in words for each in named)
-    assert closing_sentence(diagnosis) in words
+    told = [each for each in diagnosis.findings if each.severity is not Severity.NOTES]
+    assert all(each.rule in words for each in told)
+    whole = render_diagnosis(diagnosis, width=width, colour=False, everything=True)
+    assert all(each.rule in whole for each in diagnosis.findings)
+
+
+def test_a_diagnosis_fills_one_screen_unless_more_blocks_training(
+    recorded: Recorded, every_machine: str
+) -> None:
+    diagnosis = recorded.diagnosis(every_machine)
+
+    screen = render_diagnosis(diagnosis, width=80, colour=False)
+
+    assert screen.count("\n") <= 24 or len(diagnosis.having(Severity.BLOCKS)) > 1
+
+
+def test_a_block_for_an_issue_is_fenced_and_short(recorded: Recorded, every_machine: str) -> None:
+    block = render_paste(recorded.diagnosis(every_machine)).splitlines()
+
+    assert (block[0], block[-1]) == ("```text", "```")
+    assert len(block) <= 84
+    assert not any("```" in line for line in block[1:-1])
 
 
 def test_a_gpu_that_torch_will_not_use_is_not_called_absent(recorded: Recorded) -> None:
     hidden = SetVariable(name="CUDA_VISIBLE_DEVICES", value="-1")
     machine = msgspec.structs.replace(recorded.machine("rx7900xtx"), variables=(hidden,))
 
-    assert closing_sentence(diagnose(machine, recorded.knowledge)).endswith(
+    assert closing_sentence(diagnose(machine, recorded.knowledge)).startswith(
         "Training will run on the CPU: PyTorch will not use the GPU as configured."
     )
 

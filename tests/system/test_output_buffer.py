@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import os
+import pty
 import time
+import tty
+
+import pytest
 
 from rocsteady.system.output_buffer import OutputBuffer
 
@@ -98,3 +102,45 @@ def test_a_descriptor_that_does_not_block_is_waited_for() -> None:
     os.close(write)
     os.close(read)
     assert (len(found), output_buffer.missed) == (200_000, 0)
+
+
+BAR = b"\r 42%|####      | 212/500"
+
+
+def shown(*chunks: bytes, terminal: bool) -> bytes:
+    """Return what is written when a line of ours comes after chunks of a script's."""
+    read, write = pty.openpty() if terminal else os.pipe()
+    if terminal:
+        tty.setraw(write)
+    buffer = OutputBuffer(write)
+    for chunk in chunks:
+        buffer.put(chunk)
+    buffer.put_line(b"ours\n")
+    buffer.close(1.0)
+    seen = os.read(read, 65536)
+    os.close(read)
+    os.close(write)
+    return seen
+
+
+def test_a_bar_stays_a_bar_below_a_line_of_ours() -> None:
+    assert shown(b"before\n", BAR, terminal=True).endswith(b"\r\x1b[Kours\n" + BAR[1:])
+
+
+@pytest.mark.parametrize(
+    ("chunk", "terminal"),
+    [
+        (b"no bar", True),
+        (b"\r 42% in a list\x1b[A", True),  # it moves the cursor itself
+        (BAR, False),
+    ],
+)
+def test_a_line_of_ours_never_joins_one_that_is_not_ended(
+    chunk: bytes,
+    terminal: bool,  # noqa: FBT001 - a case of the table
+) -> None:
+    assert shown(chunk, terminal=terminal) == chunk + b"\nours\n"
+
+
+def test_a_line_of_ours_follows_one_that_is_ended() -> None:
+    assert shown(BAR, b"\n", terminal=True) == BAR + b"\nours\n"

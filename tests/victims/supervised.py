@@ -42,6 +42,12 @@ class Ended(NamedTuple):
             line.removeprefix("rocsteady: ") for line in lines if line.startswith("rocsteady: ")
         ]
 
+    def lines(self, word: str) -> list[str]:
+        """Return the lines that begin with the word of a state, without it."""
+        return [
+            line.removeprefix(word).strip() for line in self.said if line.startswith(f"{word} ")
+        ]
+
 
 class Project:
     def __init__(self, folder: Path) -> None:

@@ -50,11 +50,11 @@ class Watched:
 
     @property
     def verdicts(self) -> set[str]:
-        words = ("hung", "slow", "stopped")
+        words = {"hung": "hung", "slow": "slow", "starting": "slow", "stopped": "stopped"}
         return {
-            word
-            for word in words
-            if any(line.startswith(f"rocsteady: {word}") for line in self.said)
+            verdict
+            for word, verdict in words.items()
+            if any(line.startswith(f"rocsteady: {word} ") for line in self.said)
         }
 
     @property
@@ -165,7 +165,7 @@ def _carried_out(  # noqa: PLR0913, PLR0917 - all that a run is made of
             15, _suspend, args=(child.pid, victim.pause / float(environment["VICTIM_SPEED"]))
         ).start()
     if victim.kind is Kind.SLOW:  # it has no end; what is to be seen is that it is said
-        _until_said(said, b"rocsteady: slow", limit)
+        _until_said(said, (b"rocsteady: slow ", b"rocsteady: starting "), limit)
         limit = 0
     try:
         out, _ = child.communicate(timeout=limit)
@@ -178,9 +178,12 @@ def _carried_out(  # noqa: PLR0913, PLR0917 - all that a run is made of
     return child.returncode, (out or b"").decode(errors="replace"), said.read_text(errors="replace")
 
 
-def _until_said(path: Path, words: bytes, within: float) -> None:
+def _until_said(path: Path, either: tuple[bytes, ...], within: float) -> None:
     deadline = time.monotonic() + within
-    while words not in path.read_bytes() and time.monotonic() < deadline:
+    while time.monotonic() < deadline:
+        said = path.read_bytes()
+        if any(words in said for words in either):
+            return
         time.sleep(0.5)
 
 

@@ -16,9 +16,9 @@ from rocsteady.model import Strategy
         (Strategy(compile=False), ("compile",), "compile=off"),
         (Strategy(miopen=False), ("miopen",), "MIOpen off"),
         (Strategy(gpus=(0, 2)), ("gpus",), "gpus=0,2"),
-        (Strategy(workers=2), ("workers",), "workers=2"),
-        (Strategy(workers=0), ("workers",), "workers=0"),
-        (Strategy(checkpoints_back=1), ("checkpoints_back",), "checkpoints_back=1"),
+        (Strategy(workers=2), ("workers",), "num_workers=2"),
+        (Strategy(workers=0), ("workers",), "num_workers=0"),
+        (Strategy(checkpoints_back=1), ("checkpoints_back",), "one checkpoint earlier"),
         (Strategy(variables={"A": "1"}), ("A",), "A=1"),
         (Strategy(variables={"A": None}), ("A",), "A unset"),
         (

@@ -24,7 +24,7 @@ ROCSTEADY = (sys.executable, "-m", "rocsteady")
 FOUND_WITHIN = 12.0  # seconds, for a closed set of waits
 HANG_AFTER = 20.0  # what hangs that cannot be proven are given
 LATE = 5.0  # seconds, that a budget may be exceeded by
-SAID = re.compile(r"^rocsteady: (hung|slow|stopped)(?:: | in ).*", re.IGNORECASE | re.MULTILINE)
+SAID = re.compile(r"^rocsteady: (hung|slow|stopped) .*", re.MULTILINE)
 
 
 @dataclass(frozen=True, kw_only=True)

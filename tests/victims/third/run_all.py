@@ -177,7 +177,7 @@ def run(one, options):
         result["why"] = found.get("why")
         if hung:
             # Until the line that says so; the evidence takes longer, and the verdict may be withdrawn.
-            said = [each["at"] for each in report["messages"] if each["text"].startswith("hung:")]
+            said = [each["at"] for each in report["messages"] if each["event"] == "hung"]
             since = last or started
             result["found_after"] = round((said or [hung[0]["at"]])[-1] - since, 1)
             result["stopped_after"] = round(hung[0]["at"] - since, 1)

@@ -66,6 +66,27 @@ class RunState(OpenEnum):
     OTHER = "unknown"
 
 
+class RunEvent(OpenEnum):
+    """What a line of a run is about: the word that it begins with."""
+
+    NOTE = ""  # none of these
+    STARTED = "started"
+    FAULTS = "faults"  # are injected
+    STARTING = "starting"  # for long
+    SLOW = "slow"
+    MOVING = "moving"  # again
+    HUNG = "hung"
+    CRASHED = "crashed"
+    EXITED = "exited"  # by itself, or because somebody ended it
+    WAITING = "waiting"  # for what can clear up
+    RESUMED = "resumed"
+    RETRYING = "retrying"  # without a checkpoint of ours
+    STOPPED = "stopped"
+    GAVE_UP = "gave up"
+    DONE = "done"
+    OTHER = "unknown"
+
+
 class Next(Enum):
     """What comes after an attempt."""
 

@@ -11,6 +11,7 @@ import click
 import msgspec
 
 from rocsteady import __version__
+from rocsteady.cli.completion import rule_names
 from rocsteady.cli.main import CommandGroup
 from rocsteady.cli.options import open_root, python_option, root_option
 from rocsteady.doctor.diagnosis import diagnose, doctors_knowledge
@@ -20,10 +21,16 @@ from rocsteady.doctor.knowledge_state import is_out_of_date
 from rocsteady.doctor.machine.machine import Machine, examine
 from rocsteady.doctor.machine.view import View
 from rocsteady.errors import ExaminationError
-from rocsteady.screens.doctor import render_diagnosis, render_rule, render_rule_list
+from rocsteady.screens.doctor import (
+    render_diagnosis,
+    render_paste,
+    render_rule,
+    render_rule_list,
+)
 from rocsteady.screens.screen import json_text, layout, show, show_json, tell, without_secrets
 from rocsteady.store.identity import machine_fingerprint
 from rocsteady.store.machine_history import memory_to_read
+from rocsteady.store.redaction import redactor_here
 from rocsteady.suggestions import no_such
 
 NOTHING_BLOCKS, SOMETHING_BLOCKS = 0, 1
@@ -32,6 +39,15 @@ ONE_WORKS, NONE_WORKS = 0, 1  # torch builds
 ALL_MATCH, SOME_DIFFER, UNREADABLE = 0, 1, 3  # machines of a fleet
 PYTHON_VERSION = re.compile(r"3\.\d{1,2}(\.\d{1,2})?")
 LISTED = "To list them: rocsteady doctor --list"
+
+
+EXIT_CODES = """\b
+Exit codes:
+  0  nothing blocks training
+  1  something does
+  2  incorrect usage
+  3  could not examine the machine
+"""
 
 
 class DoctorGroup(CommandGroup):
@@ -47,13 +63,16 @@ class DoctorGroup(CommandGroup):
     "doctor",
     cls=DoctorGroup,
     invoke_without_command=True,
+    epilog=EXIT_CODES,
     subcommand_metavar="[env|wheels] [ARGS]...",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @python_option
 @root_option
 @click.option("--list", "list_rules", is_flag=True, help="List every rule and exit.")
-@click.option("--explain", metavar="ID", help="Explain one rule and exit.")
+@click.option(
+    "--explain", metavar="ID", help="Explain one rule and exit.", shell_complete=rule_names
+)
 @click.option(
     "--knowledge",
     "about_knowledge",
@@ -67,6 +86,10 @@ class DoctorGroup(CommandGroup):
     metavar="FILE",
     type=click.Path(dir_okay=False, path_type=Path),
     help="Write the facts to FILE for sharing, with names and serial numbers removed, and exit.",
+)
+@click.option("-v", "--verbose", is_flag=True, help="Show notes and details, too.")
+@click.option(
+    "--paste", is_flag=True, help="Print a block for an issue: everything, without names."
 )
 @click.option("--strict", is_flag=True, help="Also exit with code 1 for risks.")
 @click.option(
@@ -86,6 +109,8 @@ def command(  # noqa: PLR0913 - one argument an option
     about_knowledge: bool,
     facts: bool,
     recording: Path | None,
+    verbose: bool,
+    paste: bool,
     strict: bool,
     fleet: bool,
 ) -> None:
@@ -93,8 +118,6 @@ def command(  # noqa: PLR0913 - one argument an option
 
     Only reads files: imports no torch, runs no vendor tool and changes nothing.
 
-    Exit code: 0 nothing blocks training, 1 something does, 2 incorrect usage, 3 could not examine
-    it.
     """
     del fleet  # taken by DoctorGroup
     if ctx.invoked_subcommand is not None:
@@ -118,9 +141,12 @@ def command(  # noqa: PLR0913 - one argument an option
     diagnosis = diagnose(machine, knowledge, observations=seen)
     if as_json:
         show_json(diagnosis)
+    elif paste:
+        show(redactor_here(view.environment or {}).text(render_paste(without_secrets(diagnosis))))
     else:
         width, colour = layout(sys.stdout)
-        show(render_diagnosis(without_secrets(diagnosis), width=width, colour=colour))
+        seen_here = without_secrets(diagnosis)
+        show(render_diagnosis(seen_here, width=width, colour=colour, everything=verbose))
     counted = (Severity.BLOCKS, Severity.RISKS) if strict else (Severity.BLOCKS,)
     blocked = any(diagnosis.having(severity) for severity in counted)
     ctx.exit(SOMETHING_BLOCKS if blocked else NOTHING_BLOCKS)
@@ -182,7 +208,6 @@ def _show_facts(machine: Machine, knowledge: Knowledge, *, as_json: bool) -> Non
 def _record(path: Path, view: View, knowledge: Knowledge) -> None:
     from rocsteady.doctor.machine.recording import record  # noqa: PLC0415 - seldom needed
     from rocsteady.printable import printable_json  # noqa: PLC0415
-    from rocsteady.store.redaction import redactor_here  # noqa: PLC0415
     from rocsteady.system.atomic_file import write_whole  # noqa: PLC0415
 
     note = f"recorded by rocsteady {__version__} on {datetime.now(tz=UTC).date().isoformat()}"
@@ -240,7 +265,7 @@ def fleet(ctx: click.Context, *, files: tuple[Path, ...], as_json: bool) -> None
 def env(
     ctx: click.Context, *, file: Path | None, as_json: bool, python: str | None, root: Path | None
 ) -> None:
-    """Show what each ROCm and PyTorch variable does on this machine.
+    """Check your ROCm and PyTorch environment variables.
 
     Without FILE, checks the variables that are set now. FILE can be a shell or sbatch script, .env,
     a compose or Kubernetes file, or rocsteady.toml; nothing in it is executed.

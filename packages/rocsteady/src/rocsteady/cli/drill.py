@@ -19,6 +19,7 @@ from rocsteady.run.injection import claim
 from rocsteady.run.job.values import Job
 from rocsteady.screens.job_questions import ask_about_paths, check_command, job_here
 from rocsteady.screens.probe import render_drill
+from rocsteady.screens.run_lines import RunScreen
 from rocsteady.screens.screen import layout, show, show_json, tell
 from rocsteady.store.journal import Journal
 from rocsteady.store.location import Place, find_place
@@ -92,7 +93,7 @@ def command(  # noqa: PLR0913 - one argument an option
         job = _job(folder, command, memory, yes=yes)
         patterns = job.resume.checkpoints if job.resume else ()
         ask_about_paths((*job.command, *patterns), folder, NAME, yes=yes)
-        drill = Drill(folder=folder, root=root, journal=journal, say=tell)
+        drill = Drill(folder=folder, root=root, journal=journal, say=tell, screen=RunScreen())
         result, stopped = drill.carry_out(job, faults)
         code = SURVIVED if result.all_survived else NOT_SURVIVED
         code = code if stopped is None else stopped

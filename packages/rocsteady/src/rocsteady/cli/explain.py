@@ -14,6 +14,7 @@ import click
 import msgspec
 from rocsteady_train.untrusted_file import read_tail
 
+from rocsteady.cli.completion import failure_names
 from rocsteady.cli.options import open_root, python_option, root_option
 from rocsteady.colours import BOLD, DIM
 from rocsteady.doctor.diagnosis import CHECKS, doctors_knowledge, rule_findings
@@ -65,7 +66,7 @@ UNCONFIRMED = "Not confirmed on hardware by rocsteady's authors."
 
 
 @click.command("explain")
-@click.argument("text", required=False)
+@click.argument("text", required=False, shell_complete=failure_names)
 @click.option(
     "--workarounds",
     is_flag=True,
@@ -196,7 +197,7 @@ def _failure_of(kind: KnownFailure) -> Failure:
 
 
 def _workarounds_for(kind: KnownFailure) -> list[str]:
-    """Return what may be tried against a failure on some machine; none where a person is needed."""
+    """Return what may be tried against a failure on some machine; none where it takes a person."""
     remedies = load_remedies().values()
     return [] if kind.fix else [it.id for it in remedies if kind.id in it.answers]
 
@@ -488,7 +489,7 @@ def _preview_page(previewed: Previewed, page: Page) -> str:
     page.paragraph(f"{kind.title}.")
     page.line()
     if fix is not None:
-        page.paragraph(f"Nothing would be tried: this needs a person. {fix.text}")
+        page.paragraph(f"No workaround. {fix.text}")
         page.lines(fix.commands, indent=2)
         return str(page)
     if previewed.end.waits:

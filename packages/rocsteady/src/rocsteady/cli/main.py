@@ -23,7 +23,7 @@ from rocsteady.suggestions import no_such
 GROUPS = {
     "Check": {
         "doctor": "Check this machine, its variables and its torch builds.",
-        "probe": "Find out by experiment what works on this machine.",
+        "probe": "Run small tests of what works on this machine.",
         "explain": "Identify an error; show what is known, and workarounds.",
     },
     "Decide": {
@@ -45,6 +45,7 @@ GROUPS = {
     },
 }
 COMMANDS = tuple(name for group in GROUPS.values() for name in group)
+STOPPING = ("stop",)  # never suggested for a mistyped name
 NOT_ON_WINDOWS = {"probe", "init", "plan", "run", "drill", "watch", "stop"}
 ERROR, USAGE, COULD_NOT_EXAMINE = 1, 2, 3
 
@@ -56,8 +57,10 @@ class CommandGroup(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         names = self.list_commands(ctx)
-        if args and args[0] not in names and not args[0].startswith("-"):
-            ctx.fail(no_such("command", args[0], names, f"To list them: {ctx.command_path} --help"))
+        if args and self.get_command(ctx, args[0]) is None and not args[0].startswith("-"):
+            harmless = [name for name in names if name not in STOPPING]
+            listed = f"To list them: {ctx.command_path} --help"
+            ctx.fail(no_such("command", args[0], harmless, listed))
         return super().resolve_command(ctx, args)
 
 
@@ -70,7 +73,7 @@ class Commands(CommandGroup):
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
-            return None
+            return {"help": _help, "version": _version}.get(cmd_name)
         if sys.platform == "win32" and cmd_name in NOT_ON_WINDOWS:
             ctx.fail(f"rocsteady {cmd_name} needs Linux or WSL2.")
         module = importlib.import_module(f"rocsteady.cli.{cmd_name}")
@@ -89,6 +92,29 @@ class Commands(CommandGroup):
 @click.version_option(__version__, message="rocsteady %(version)s")
 def rocsteady() -> None:
     """Get PyTorch training runs finished on AMD GPUs."""
+
+
+@click.command("help", hidden=True)
+@click.argument("names", nargs=-1, metavar="[COMMAND]...")
+@click.pass_context
+def _help(ctx: click.Context, names: tuple[str, ...]) -> None:
+    """Show the help of rocsteady, or of a command."""
+    shown = ctx.parent or ctx
+    for name in names:
+        group = shown.command
+        if not isinstance(group, click.Group):
+            break
+        _, found, _ = group.resolve_command(shown, [name])
+        if found is None:
+            break
+        shown = click.Context(found, info_name=name, parent=shown)
+    click.echo(shown.get_help())
+
+
+@click.command("version", hidden=True)
+def _version() -> None:
+    """Show the version of rocsteady."""
+    click.echo(f"rocsteady {__version__}")
 
 
 def main() -> NoReturn:

@@ -86,7 +86,7 @@ def command(  # noqa: PLR0913 - one argument an option
     again: bool,
     explain: bool,
 ) -> None:
-    """Find out by experiment what works on this machine. Each probe runs in its own process.
+    """Run small tests of what works on this machine. Each runs in its own process.
 
     NAME is a probe such as attention-backward, or a variant such as attention-backward:flash.
     Without NAME, describes the level and runs all its probes.

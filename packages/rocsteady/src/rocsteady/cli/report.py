@@ -10,6 +10,7 @@ from pathlib import Path
 import click
 from rocsteady_train.untrusted_file import read_head
 
+from rocsteady.cli.completion import run_names
 from rocsteady.cli.project import find_run, nothing_run, open_journal
 from rocsteady.exit_codes import INTERRUPTED
 from rocsteady.report.pages import render_markdown, render_page
@@ -28,7 +29,7 @@ SUFFIXES = {".html": "html", ".htm": "html", ".md": "markdown", ".txt": "text", 
 
 
 @click.command("report")
-@click.argument("name", metavar="[RUN]", required=False)
+@click.argument("name", metavar="[RUN]", required=False, shell_complete=run_names)
 @click.option(
     "--format",
     "wanted",

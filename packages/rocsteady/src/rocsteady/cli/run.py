@@ -11,8 +11,10 @@ from typing import Any
 
 import click
 import msgspec
+from click.shell_completion import CompletionItem
 from rocsteady_train.untrusted_file import open_regular, read_exactly
 
+from rocsteady.cli.completion import resumable, workaround_names
 from rocsteady.cli.options import Duration
 from rocsteady.cli.project import (
     OUTPUT,
@@ -49,6 +51,7 @@ from rocsteady.screens.job_questions import (
     check_interpreter,
     job_here,
 )
+from rocsteady.screens.run_lines import RunScreen
 from rocsteady.screens.screen import tell
 from rocsteady.store.journal import Journal
 from rocsteady.store.location import Place, existing_places, find_place
@@ -64,6 +67,15 @@ EXAMPLE = "rocsteady run -- python train.py"
 WORDS = "rocsteady.run.words"  # by which the context knows what was typed
 CHOICES = {Existing.CONTINUE: AUTO, Existing.FRESH: NEVER}  # about earlier checkpoints
 WITHOUT_TERMINAL = "--without-terminal"  # what the second one is told
+
+
+EXIT_CODES = """\b
+Exit codes: those of the script, and
+   75  can be retried later, as it is
+   76  gave up
+    2  incorrect usage
+  130  stopped with ^C
+"""
 
 
 class RunName(click.ParamType):  # type: ignore[type-arg, unused-ignore]
@@ -82,6 +94,14 @@ class RunName(click.ParamType):  # type: ignore[type-arg, unused-ignore]
 
 class Remedies(click.ParamType):  # type: ignore[type-arg, unused-ignore]
     name = "ID[,ID]"
+
+    def shell_complete(
+        self, ctx: click.Context, param: click.Parameter, incomplete: str
+    ) -> list[CompletionItem]:
+        """Offer what may follow the last comma."""
+        before, comma, last = incomplete.rpartition(",")
+        names = workaround_names(ctx, param, last)
+        return [CompletionItem(f"{before}{comma}{name}") for name in names]
 
     def convert(
         self, value: object, param: click.Parameter | None, ctx: click.Context | None
@@ -117,11 +137,14 @@ class RunCommand(click.Command):
 # To add an option: a click.option here, and a field of the same name in RunOptions
 # (run/options.py). Nothing else has to change for it to arrive where it is read.
 # What follows the command's first word is the command's own, also an option that we have too.
-@click.command("run", cls=RunCommand, context_settings={"allow_interspersed_args": False})
+@click.command(
+    "run", cls=RunCommand, context_settings={"allow_interspersed_args": False}, epilog=EXIT_CODES
+)
 @click.option("--name", type=RunName(), help="Name of the run. Default: two random words.")
 @click.option(
     "--resume",
     metavar="[auto|never|RUN]",
+    shell_complete=resumable,
     help="RUN: continue that run; if it is still running, stop it first. auto: continue from the"
     " newest existing checkpoint. never: start from the beginning, even next to a run of the same"
     " job, and retry even a script that cannot resume (its output is backed up first). Default:"
@@ -130,7 +153,7 @@ class RunCommand(click.Command):
 @click.option(
     "--max-attempts",
     type=click.IntRange(1, 1000),
-    help="Stop after this many attempts. Default: no limit while there is progress.",
+    help="Give up after starting the script this often. Default: no limit while it gets further.",
 )
 @click.option(
     "--give-up-after",
@@ -147,11 +170,13 @@ class RunCommand(click.Command):
     metavar="DURATION",
     help="Stop the run after this long without progress, even if it is not proven to be stuck.",
 )
-@click.option("--no-remedies", is_flag=True, help="Retry without changing any settings.")
-@click.option("--allow", type=Remedies(), default=(), help="Use only these remedies.")
-@click.option("--deny", type=Remedies(), default=(), help="Never use these remedies.")
 @click.option(
-    "--with", "start_with", type=Remedies(), default=(), help="Start with these remedies applied."
+    "--no-workarounds", "no_remedies", is_flag=True, help="Retry without changing any settings."
+)
+@click.option("--allow", type=Remedies(), default=(), help="Use only these workarounds.")
+@click.option("--deny", type=Remedies(), default=(), help="Never use these workarounds.")
+@click.option(
+    "--with", "start_with", type=Remedies(), default=(), help="Start with these workarounds."
 )
 @click.option(
     "--again",
@@ -159,6 +184,7 @@ class RunCommand(click.Command):
     is_flag=True,
     help="Also allow settings that have crashed this machine.",
 )
+@click.option("--plain", is_flag=True, help="No colors; begin each line with 'rocsteady: '.")
 @click.option("--detach", is_flag=True, help="Run in the background, detached from this terminal.")
 @click.option("--watch", is_flag=True, help="Run in the background and open rocsteady watch here.")
 @click.option(
@@ -182,9 +208,6 @@ def command(ctx: click.Context, /, **chosen: Any) -> None:  # noqa: ANN401 - Run
     """Run COMMAND, watch its progress, and restart it when it hangs or crashes.
 
     rocsteady run -- python train.py. Without COMMAND, runs the command in rocsteady.toml.
-
-    Exit code: the script's own; 75 the run can be retried automatically, 76 a person is needed or
-    the run ended before the job was done, 2 incorrect usage, 130 on ^C.
     """
     options = RunOptions(**chosen, from_scratch=chosen["resume"] == NEVER)
     _check(options)
@@ -219,6 +242,7 @@ def command(ctx: click.Context, /, **chosen: Any) -> None:  # noqa: ANN401 - Run
             journal=journal,
             memory=memory,
             choice=_choice(options, typed=typed),
+            screen=RunScreen(plain=options.plain),
         )
         launcher = launcher.chosen(_first(job, turns))
         code = _launch(job, turns, launcher, ctx.meta[WORDS])
@@ -299,8 +323,8 @@ def _stop_first(options: RunOptions) -> None:
             return
         if not can_resume(line.run, journal):
             raise RocsteadyError(
-                f"{name} was not stopped: rocsteady does not know how its script resumes, and a"
-                f" restart would lose its progress. To stop it: rocsteady stop {name}"
+                f"{name} was not stopped: found no way to resume its script, and a restart would"
+                f" lose its progress. To stop it: rocsteady stop {name}"
             )
     if not options.yes:
         still = f"{name} is still running"
@@ -400,11 +424,9 @@ def detach(words: Sequence[str], folder: Path, journal: Journal) -> str:
     if not name:
         why = f"process {started.pid} did not start within {WAIT:.0f} s; see {output}"
         raise RocsteadyError(why)
-    tell(f"rocsteady: run {name}, process {started.pid}, {started.how}.")
-    tell(
-        f"rocsteady: to follow its output: rocsteady logs -f {name}; to stop it:"
-        f" rocsteady stop {name}"
-    )
+    logout = "" if started.survives_logout else " It may not survive logout on this system."
+    tell(f"rocsteady: {name} is running in the background (pid {started.pid}).{logout}")
+    tell(f"rocsteady: to view it: rocsteady watch {name}; to stop it: rocsteady stop {name}")
     return name
 
 

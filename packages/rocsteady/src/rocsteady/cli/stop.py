@@ -6,6 +6,7 @@ import time
 
 import click
 
+from rocsteady.cli.completion import run_names
 from rocsteady.cli.project import find_run, open_journal
 from rocsteady.errors import RocsteadyError
 from rocsteady.screens.screen import tell
@@ -18,7 +19,7 @@ POLL_EVERY = 0.2
 
 
 @click.command("stop")
-@click.argument("name", metavar="RUN")
+@click.argument("name", metavar="RUN", shell_complete=run_names)
 def command(*, name: str) -> None:
     """Stop a run gracefully and do not restart it."""
     stop(name)

@@ -82,7 +82,8 @@ def visible_devices_conflict(machine: Machine, facts: Facts, knowledge: Knowledg
     refused = name == SECOND[0] and len(wanted) > left
     if not refused and not beyond(wanted[0], left):
         return ()
-    return (f"{FIRST}={values[FIRST]} leaves {left}, and {name}={values[name]} asks for others",)
+    them = "the GPU" if left == 1 else f"the {left} GPUs"
+    return (f"{name}={values[name]} numbers {them} left by {FIRST}={values[FIRST]} from 0",)
 
 
 # A list of devices that ends early: the numbers after one that is not there are not read.

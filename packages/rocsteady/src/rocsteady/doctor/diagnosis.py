@@ -157,6 +157,7 @@ def _finding(rule: Rule, match: Match, facts: Facts, knowledge: Knowledge) -> Fi
     return Finding(
         rule=rule.id,
         severity=rule.severity,
+        area=rule.area,
         summary=summary,
         seen=match.seen,
         fix=msgspec.structs.replace(rule.fix, commands=commands, windows=(), container=()),
@@ -183,6 +184,7 @@ def _crash(rule: Rule, error: Exception) -> Finding:
     return Finding(
         rule=rule.id,
         severity=Severity.NOTES,
+        area=rule.area,
         summary=f"This rule's check crashed, which is a bug in rocsteady: {error!r}",
         seen=(),
         fix=Fix(text="Report it with this line. The other rules were checked."),
@@ -224,7 +226,14 @@ def brief(machine: Machine, facts: Facts, knowledge: Knowledge) -> Brief:
         python=f"environment {python.prefix} ({python.chosen})" if python else "",
         torch=f"{torch.version}, Python {python.version}" if torch and python else "",
         torch_code=_torch_code(machine, facts),
+        torch_covers=_covered(machine, facts, knowledge),
     )
+
+
+def _covered(machine: Machine, facts: Facts, knowledge: Knowledge) -> tuple[str, ...]:
+    built = facts.values("torch.arches") if machine.torch else ()
+    here = dict.fromkeys(gfx_of(gpu, knowledge) or "" for gpu in machine.gpus.gpus)
+    return tuple(gfx for gfx in here if gfx in built)
 
 
 def _gpu_use(machine: Machine) -> tuple[str, ...]:

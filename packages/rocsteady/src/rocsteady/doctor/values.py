@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import Enum
 
-from rocsteady.doctor.knowledge.values import Confidence, Effect, Fix, Severity, Source
+from rocsteady.doctor.knowledge.values import Area, Confidence, Effect, Fix, Severity, Source
 from rocsteady.model import Value
 
 DIAGNOSIS_VERSION = 1  # of the JSON that a Diagnosis is written as
@@ -17,6 +17,7 @@ class Finding(Value, frozen=True, kw_only=True):
 
     rule: str
     severity: Severity
+    area: Area = Area.GPU
     summary: str
     seen: tuple[str, ...]  # the facts it rests on
     fix: Fix
@@ -52,6 +53,7 @@ class Brief(Value, frozen=True, kw_only=True):
     torch: str  # "" if there is none
     gpu_use: tuple[str, ...] = ()  # memory that is free, and who holds the rest
     torch_code: str  # what GPUs it has code for and how that is known; "" if that is not known
+    torch_covers: tuple[str, ...] = ()  # of the GPUs here, those that it has code for: gfx1100
 
 
 class KnowledgeState(Value, frozen=True, kw_only=True):

@@ -20,7 +20,7 @@ from rocsteady.failures.situation import Refused, Situation
 from rocsteady.model import FailureKind, Strategy
 
 ALREADY_TRIED = "already tried"
-CANNOT_RESUME = "rocsteady does not know how the script resumes"
+CANNOT_RESUME = "no way to resume the script is known"
 GFX_OVERRIDE = "HSA_OVERRIDE_GFX_VERSION"  # the form for one GPU has its number appended
 _GFX_VERSION = re.compile(r"\s*(\d{1,2})\.(\d{1,3})\.(\d{1,3})", re.ASCII)
 

@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from rocsteady.model import Strategy
 
-DESCRIPTIONS = {("miopen", False): "MIOpen off"}
+DESCRIPTIONS = {
+    ("miopen", False): "MIOpen off",
+    ("checkpoints_back", 1): "one checkpoint earlier",
+}
+# As PyTorch names them, where that differs.
+NAMES = {"workers": "num_workers", "worker_context": "multiprocessing_context"}
 
 
 def changed(before: Strategy, after: Strategy) -> tuple[str, ...]:
@@ -28,7 +33,7 @@ def describe_changes(before: Strategy, after: Strategy) -> str:
 def _description(name: str, strategy: Strategy) -> str:
     if name in Strategy.__struct_fields__:
         value = getattr(strategy, name)
-        return DESCRIPTIONS.get((name, value), f"{name}={_plain(value)}")
+        return DESCRIPTIONS.get((name, value), f"{NAMES.get(name, name)}={_plain(value)}")
     if name not in strategy.variables:
         return f"{name} restored"
     value = strategy.variables[name]

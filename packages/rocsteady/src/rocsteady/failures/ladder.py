@@ -30,7 +30,7 @@ from rocsteady.model import FailureKind, Strategy, Value
 # Attempts in a row without progress, where there was some and no remedy is left.
 LAST_RETRIES = 2
 WAITS = "This can clear up by itself."
-MAY_BE_TRANSIENT = "This may be transient; retrying without changes."
+MAY_BE_TRANSIENT = "Retrying without changes."
 
 
 INTENDED = {
@@ -106,7 +106,7 @@ def _end_at_once(situation: Situation) -> RemedyChoice | None:
     if failure.kind in INTENDED:
         return RemedyChoice(strategy=None, why=INTENDED[failure.kind])
     if situation.person is not None:
-        why = f"{failure.title or failure.kind}: this needs a person."
+        why = f"{(failure.title or failure.kind).rstrip('.')}."
         return RemedyChoice(strategy=None, why=why, person=situation.person)
     if failure.kind == FailureKind.SCRIPT_ERROR:
         why = "The script raised an error that no setting can fix."
@@ -120,9 +120,9 @@ def _spent_budget(situation: Situation) -> str:
     budget, without_progress = situation.budget, _without_progress(tried)
     kinds = [attempt.failure.kind for attempt in tried[len(tried) - without_progress :]]
     if without_progress >= budget.without_progress:
-        return f"The last {without_progress} attempts made no progress."
+        return f"The last {without_progress} tries made no progress."
     if kinds.count(situation.failure.kind) >= budget.tries:
-        return f"The last {budget.tries} attempts that ended this way made no progress."
+        return f"The last {budget.tries} tries that ended this way made no progress."
     return ""
 
 
@@ -243,7 +243,7 @@ def _nothing_left(
         limit = min(LAST_RETRIES, len(situation.tried) - 1)
     retries = without_progress <= limit and not _unwanted(RETRY, situation)
     if retries and not _ruled_out(strategy, situation, strategy):
-        gets = "Earlier attempts got" if without_progress else "Each attempt gets"
+        gets = "Earlier tries got" if without_progress else "Each try gets"
         return RemedyChoice(
             strategy=strategy,
             remedy=RETRY,

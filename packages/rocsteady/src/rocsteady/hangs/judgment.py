@@ -279,6 +279,7 @@ def _verdict(pulse: Pulse, tick: Tick, allowed: Budgets, patience: Patience) -> 
         condition=condition,
         why=_why(pulse, quiet, allowed, condition, proof),
         quiet=quiet,
+        starting=_is_starting(pulse, allowed),
         over=over,
         examine=examine,
         place=pulse.reading.place if pulse.reading and suspicious else "",
@@ -297,6 +298,10 @@ def _heard(pulse: Pulse) -> float:
     return max(pulse.waited_from, pulse.worked_at or pulse.waited_from)
 
 
+def _is_starting(pulse: Pulse, allowed: Budgets) -> bool:
+    return not allowed.started and bool(pulse.heartbeats or not pulse.counters)
+
+
 def _condition(pulse: Pulse, limit: float | None, allowed: Budgets, patience: Patience) -> RunState:
     # Stopped goes first: a limit that ran out while somebody held the run says nothing about it.
     if pulse.reading and pulse.reading.activity in HELD:
@@ -304,7 +309,7 @@ def _condition(pulse: Pulse, limit: float | None, allowed: Budgets, patience: Pa
     waited = pulse.at - _heard(pulse)
     if limit is not None and waited >= limit:
         return RunState.HUNG
-    starting = not allowed.started and (pulse.heartbeats or not pulse.counters)
+    starting = _is_starting(pulse, allowed)
     say_slow = patience.start_after if starting else patience.say_slow_after
     slow_after = (say_slow if pulse.heartbeats else patience.say_slow_after).total_seconds()
     if waited >= max(slow_after, allowed.suspect):

@@ -21,6 +21,7 @@ class Verdict(Value, frozen=True, kw_only=True):
     condition: RunState
     why: str  # one clause, for a person: "no step for 9 s (at most 0.9 s in this phase so far)"
     quiet: float  # seconds since the last sign of progress
+    starting: bool = False  # it has made no step yet
     over: bool = False  # the script's own code is done, and its process has not exited
     examine: bool = False  # look closer: take stacks now
     place: str = ""  # where it is stuck: "dataset.py:88 __getitem__", if that is known

@@ -550,7 +550,6 @@ class Trials:
             options=options,
             journal=self._journal,
             memory=self._memory,
-            quiet=True,
         )
         try:
             supervisor, _ = sandbox_run.carry_out(job, trial)

@@ -30,6 +30,7 @@ from rocsteady.probe.sandbox_run import (
     where,
 )
 from rocsteady.probe.values import DrillResult, FaultResult
+from rocsteady.run.announcer import Screen
 from rocsteady.run.job.done_when import matches
 from rocsteady.run.job.resume import Launch
 from rocsteady.run.job.values import Job
@@ -283,6 +284,7 @@ class Drill:
     root: Path  # for all that it writes
     journal: Journal
     say: Callable[[str], None]
+    screen: Screen | None = None
 
     def carry_out(self, job: Job, faults: tuple[Fault, ...]) -> tuple[DrillResult, int | None]:
         before = read_to_compare(self.folder)
@@ -299,6 +301,7 @@ class Drill:
             terminal=ON_STDERR,
             options=RunOptions(timing=Timing(quick_crash=timedelta(0))),
             journal=self.journal,
+            screen=self.screen,
         )
         injection = FaultInjection(faults, fired_folder)
         supervisor, code = run.carry_out(job, injection)

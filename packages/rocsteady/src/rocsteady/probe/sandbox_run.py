@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from rocsteady.errors import RequestError, RocsteadyError
 from rocsteady.probe.folders import FolderTree
 from rocsteady.probe.scratch import AbsolutePathError, Method, Scratch, make_scratch, remove
-from rocsteady.run.announcer import Announcer
+from rocsteady.run.announcer import Announcer, Screen
 from rocsteady.run.context import RunSpec, Services
 from rocsteady.run.injection import OWNER, read_owner
 from rocsteady.run.job.metric_goals import moved_metrics
@@ -157,7 +157,7 @@ class SandboxRun:
     options: RunOptions
     journal: Journal
     memory: Memory | None = None  # by which strategies are chosen
-    quiet: bool = False  # nothing is printed
+    screen: Screen | None = None  # that writes what happens; None: nothing is printed
 
     def carry_out(self, job: Job, observer: Observer) -> tuple[Supervisor, int]:
         """Carry it out; return who did, and its exit code. What is learnt in it is not kept."""
@@ -171,7 +171,9 @@ class SandboxRun:
             self.options,
             Services(
                 journal=journal,
-                announcer=Announcer(journal, run.id, quiet=self.quiet, names_run=False),
+                announcer=Announcer(
+                    journal, run.id, screen=self.screen, quiet=self.screen is None, names_run=False
+                ),
                 memory=self.memory,
                 learns=False,
                 terminal=self.terminal,

@@ -15,10 +15,17 @@ import msgspec
 
 from rocsteady.doctor.knowledge.values import Fix
 from rocsteady.doctor.values import Brief, Diagnosis
-from rocsteady.model import Failure, FailureKind, IntentKind, Outcome, RunOutcome, Value
+from rocsteady.model import (
+    Failure,
+    FailureKind,
+    IntentKind,
+    Outcome,
+    RunEvent,
+    RunOutcome,
+    Value,
+)
 from rocsteady.report.series import Plot, gauge_names, phase_seconds, plots
 from rocsteady.store.values import (
-    INJECTED,
     AttemptRecord,
     Bucket,
     DecisionRecord,
@@ -272,7 +279,7 @@ def build_story(facts: RunFacts) -> Story:
         if attempt.failure is not None:
             title = attempt.failure.title.rstrip(".")
             causes[title] = causes.get(title, 0) + 1
-    injected = any(message.text.startswith(INJECTED) for message in record.messages)
+    injected = any(message.event is RunEvent.FAULTS for message in record.messages)
     return Story(
         at=facts.at,
         record=record,

@@ -95,9 +95,10 @@ class Attempt:
         self._on_resumes, self._trial, self._leaves = on_resumes, trial, leaves
         self._announcer, self._timing = services.announcer, options.timing
         self._patience = options.patience
-        job, records = context.spec.job, context.spec.records
-        total = job.total or Total()
-        self._messages = VerdictMessages(services.announcer, records.name, observe=options.observe)
+        total = context.spec.job.total or Total()
+        self._messages = VerdictMessages(
+            services.announcer, observe=options.observe, before=context.hung_before
+        )
         self._began = time.monotonic()
         self._heartbeat_check = HeartbeatCheck(
             services.announcer, pages=context.injection is not None, began=self._began
@@ -291,7 +292,7 @@ class Attempt:
             self._members.poll(tree, now)
             self._refusals.poll(now)
             self._heartbeat_check.poll(tree, now, beats=bool(self._progress.heartbeats))
-            self._messages.tell(verdict, inspected=bool(self._snapshots))
+            self._messages.tell(verdict, self._progress.step, inspected=bool(self._snapshots))
             self._messages.loss(self._progress.heartbeats, self._context.before)
             self._messages.saves(self._progress.heartbeats)
         return verdict
@@ -369,11 +370,10 @@ class Attempt:
 
     def _hung(self, child: AttemptProcesses, verdict: Verdict) -> AttemptEnd | None:
         verdict = self._job_hang.judged(verdict)
+        self._messages.hung(verdict, self._progress.step)
         if self._options.observe:
-            self._messages.hung(verdict, "Only observing: rocsteady does not stop the run.")
             return None
         context = self._context
-        self._messages.hung(verdict, f"Incident {context.incident}.")
         if time.monotonic() < self._kill_after:
             return None
         number, journal = context.number, self._services.journal

@@ -13,7 +13,6 @@ from statistics import median
 import msgspec
 from rocsteady_train.untrusted_file import read_tail
 
-from rocsteady.colours import RED
 from rocsteady.exit_codes import PERSON_NEEDED, RETRY
 from rocsteady.failures.computed import ALREADY_TRIED
 from rocsteady.failures.ladder import RemedyChoice
@@ -29,8 +28,9 @@ from rocsteady.model import Failure, FailureKind, Next, Outcome
 from rocsteady.run.attempt_end import AttemptEnd, is_failure, without_stopped_line
 from rocsteady.run.backoff import Backoff, held_by_others, in_detail
 from rocsteady.run.checkpoints import Checkpoints
-from rocsteady.run.context import AttemptContext, RunSpec, Services
+from rocsteady.run.context import AttemptContext, HangPlace, RunSpec, Services
 from rocsteady.run.deadline_monitor import DeadlineMonitor
+from rocsteady.run.events import Crashed
 from rocsteady.run.job.resume import Checkpoint
 from rocsteady.run.job.stages import seed_option
 from rocsteady.run.journal_records import JournalRecords
@@ -82,7 +82,10 @@ class AttemptReview:
         self._rhythm = FailureRhythm()
         self._saves_on_request = False  # the script uses rocsteady_train.Loop
         self.is_routine = False  # the last attempt ended as announced
-        self._unsaid = ""  # what failed, until it is known whether a wait says it
+        self._unsaid: Crashed | None = None  # until it is known whether a wait says it
+        self.hung: HangPlace | None = None  # where the last attempt did
+        self.hangs_at: dict[str, int] = {}  # how often, by the place
+        self.crashes = 0  # attempts that failed otherwise
         self._gpu_failed = False  # in the last attempt
         self.backoff = Backoff(
             spec.folder,
@@ -95,7 +98,11 @@ class AttemptReview:
 
     def name(self, context: AttemptContext, end: AttemptEnd) -> Failure | None:
         """Name why an attempt failed; None if it did not, or if a fault of ours prevents it."""
-        self._gpu_failed, self._unsaid = False, ""
+        self._gpu_failed, self._unsaid = False, None
+        self.hung = None
+        if end.found is not None and end.found.verdict.place:
+            self.hung = HangPlace(end.found.verdict.place, end.last_step)
+            self.hangs_at[self.hung.place] = self.hangs_at.get(self.hung.place, 0) + 1
         for applied in end.applied:
             if (
                 applied.outcome is SettingOutcome.NO_EFFECT
@@ -159,21 +166,27 @@ class AttemptReview:
             except Exception as error:  # noqa: BLE001 - a fault of ours costs the remedy only
                 self._announcer.bug("retrying without changes", error)
         decision = decision or recover(base, end, history)
-        ends = decision.next is Next.END
-        if ends and failure is not None and failure.kind in THE_SCRIPTS_OWN:
-            why = f"{self._unsaid}; not retried"
-            decision = msgspec.structs.replace(decision, why=why, kind=failure.kind)
-        elif ends and end.found is not None and end.found.verdict.place:
-            why = f"hung at {end.found.verdict.place}. {decision.why}"
-            decision = msgspec.structs.replace(decision, why=why)
-        elif self._unsaid and not (decision.waits and self.backoff.waits) and not history.gave_up:
-            killed = failure is not None and failure.kind == FailureKind.KILLED and not ends
-            stop = f" To stop: rocsteady stop {self._spec.run.name}" if killed else ""
-            self._announcer.say(f"{self._unsaid}.{stop}", style=RED)
+        if failure is not None and decision.next is not Next.END and end.found is None:
+            self.crashes += 1
+        decision = self._announce_crash(decision, gave_up=bool(history.gave_up))
         self._act(decision, failure, started_from)
         if decision.next is not Next.END:
             self._announce_cost()
         return decision
+
+    def _announce_crash(self, decision: Decision, *, gave_up: bool) -> Decision:
+        """Announce a crash, unless the wait for its end does; one of the script's own ends it."""
+        crash = self._unsaid
+        if crash is None:
+            return decision
+        unknown = crash.failure == FailureKind.UNKNOWN and not self.crashes
+        own = decision.next is Next.END and (crash.failure in THE_SCRIPTS_OWN or unknown)
+        if own or not (gave_up or (decision.waits and self.backoff.waits)):
+            self._announcer.show(msgspec.structs.replace(crash, own=own))
+        if not own:
+            return decision
+        why = f"{crash.what}; not retried"
+        return msgspec.structs.replace(decision, why=why, kind=crash.failure, is_announced=True)
 
     def _next_option(self, base: Decision) -> Decision:
         """Go on to the next option of the plan; the same again, if none is left."""
@@ -244,7 +257,7 @@ class AttemptReview:
         if decision.fallback:
             self._fell_to(decision.fallback)
         if decision.next is Next.END:
-            self._announce_end(proposal, failure.kind)
+            self._announce_end(proposal)
 
     def _history(self, end: AttemptEnd, failure: Failure | None, attempts: int) -> History:
         """Return from where attempts started, and whether they got past it."""
@@ -273,7 +286,7 @@ class AttemptReview:
         asked = end.batch_split is not None and history.save_after is not None
         if asked and history.saves_earlier and not history.is_stuck:
             self._announcer.say(
-                "two attempts failed before reaching a checkpoint. Asking the script to save after"
+                "failed twice before a checkpoint; asking the script to save after"
                 f" {history.save_after} steps."
             )
 
@@ -334,48 +347,37 @@ class AttemptReview:
             return ""
 
     def _announce(self, failure: Failure, end: AttemptEnd) -> None:
+        """Announce a failure once, unless a hang was, or the decision tells how."""
+        if end.found is not None:
+            self._announcer.note(f"{failure.title} ({failure.kind}).")  # it was said: hung
+            return
+        crash = Crashed(
+            what=_what(failure, end),
+            failure=failure.kind,
+            place=failure.line or (failure.fingerprint.place if _is_own(failure) else ""),
+            step=end.last_step,
+            rank=failure.rank,
+            lower=self._what_to_lower(failure.kind),
+        )
         if self.is_routine or (self.backoff.repeats and self._strategies.clears(failure)):
-            self._announcer.note(f"{failure.title} again ({failure.kind}).")
-            return
-        ended_by = end.exit.signal if end.exit and end.outcome is not Outcome.HUNG else None
-        who = "" if failure.rank is None else f" on rank {failure.rank}"
-        step = f"{who} at step {end.last_step:,}" if end.last_step else who
-        if failure.kind in THE_SCRIPTS_OWN:
-            self._unsaid = f"{_own_words(failure, ended_by)}{step}"
-        elif self._strategies.clears(failure):
-            self._unsaid = f"{in_detail(failure)}{step}"
-            self._announce_what_to_lower(failure.kind)
-        elif end.found is not None:
-            self._announcer.note(f"{failure.title}{step} ({failure.kind}).")  # it was said: hung
-        elif failure.kind != FailureKind.UNKNOWN:
-            at = f", in {failure.line}" if failure.line else ""
-            self._announcer.say(f"{failure.title}{step}{at} ({failure.kind}).", style=RED)
-            self._announce_what_to_lower(failure.kind)
-        elif ended_by is not None:
-            name = signal_name(ended_by)
-            self._announcer.say(f"the process was terminated by {name}{step}.", style=RED)
+            self._announcer.keep(crash)
+        else:
+            self._unsaid = crash
 
-    def _announce_what_to_lower(self, kind: str) -> None:
-        """Name the arguments by which the script would need less memory, once a run."""
+    def _what_to_lower(self, kind: str) -> tuple[tuple[str, int], ...]:
+        """Return the arguments by which the script would need less memory, once a run."""
         if not kind.startswith(OUT_OF_MEMORY) or kind in self._lowering:
-            return
+            return ()
         self._lowering.add(kind)
-        found = memory_arguments(self._checkpoints.job.command, kind)
-        if found:
-            names = " or ".join(f"{name} (now {value:,})" for name, value in found[:2])
-            self._announcer.say(f"to use less memory, lower {names}.")
+        return tuple(memory_arguments(self._checkpoints.job.command, kind))
 
-    def _announce_end(self, choice: RemedyChoice, kind: str) -> None:
-        """Announce what was not tried, and what a person can do, if this is the end."""
+    def _announce_end(self, choice: RemedyChoice) -> None:
+        """Keep what was not tried, if this is the end."""
         if choice.strategy is not None:
             return
-        untried = [skipped for skipped in choice.skipped if skipped[1] != ALREADY_TRIED]
-        for remedy, why in untried:
-            self._announcer.note(f"not tried: {remedy}: {why}.")
-        if untried:
-            self._announcer.say(f"not tried: {', '.join(name for name, _ in untried)}.")
-        if choice.person is not None and kind not in THE_SCRIPTS_OWN:
-            self._announcer.say(" ".join([choice.person.text, *choice.person.commands]))
+        for remedy, why in choice.skipped:
+            if why != ALREADY_TRIED:
+                self._announcer.note(f"not tried: {remedy}: {why}.")
 
 
 def _has_saved(end: AttemptEnd) -> bool:
@@ -384,15 +386,25 @@ def _has_saved(end: AttemptEnd) -> bool:
     return saves > 0 or not end.start or not end.heartbeats
 
 
-def _own_words(failure: Failure, ended_by: int | None) -> str:
-    """Return how a script ended itself, or somebody else did."""
+def _is_own(failure: Failure) -> bool:
+    return failure.kind in THE_SCRIPTS_OWN
+
+
+def _what(failure: Failure, end: AttemptEnd) -> str:
+    """Return what failed: the script's own words for its own error, else what it is called."""
+    ended_by = end.exit.signal if end.exit else None
+    code = end.exit.code if end.exit else None
+    name = signal_name(ended_by) if ended_by else ""
     if failure.kind == FailureKind.SCRIPT_EXIT:
-        return "the script ended itself, without an error"
+        return f"the script ended itself with code {code}"
     if failure.kind == FailureKind.INTERRUPTED:
-        return f"somebody ended the script{f' ({signal_name(ended_by)})' if ended_by else ''}"
-    seen = hide_secrets(failure.seen[0]) if failure.seen else failure.title
-    place = failure.line or failure.fingerprint.place
-    return f"error in the script: {seen}{f' ({place})' if place else ''}"
+        return f"somebody ended the script{f' ({name})' if name else ''}"
+    if failure.kind == FailureKind.SCRIPT_ERROR:
+        seen = hide_secrets(failure.seen[0]) if failure.seen else failure.title
+        return seen.rstrip(".")
+    if failure.kind == FailureKind.UNKNOWN:
+        return f"killed by {name}" if name else f"exit code {code}"
+    return in_detail(failure).rstrip(".")
 
 
 LOG_TAIL = 1024 * 1024  # bytes

@@ -51,6 +51,7 @@ class Wait(Value, frozen=True, kw_only=True):
     first: bool  # since progress, or since another failure: later ones are not announced
     repeats: bool  # the last try ended like the one before it, without progress
     trouble: str = ""  # what is waited for, in words
+    advice: str = ""  # what a person can do meanwhile
     cleared: Callable[[], bool] = lambda: False  # what ended the last try is over
 
 
@@ -154,13 +155,10 @@ class Backoff:
         return self._tries > 0 or self._gone() is not None
 
     @property
-    def trouble(self) -> str:
-        """What is wrong, and what a person can do, in words."""
-        if self._failure is None:
-            return ""
-        kind = load_failures().kinds.get(self._failure.kind)
-        advice = f". To help: {kind.meanwhile}" if kind and kind.meanwhile else ""
-        return in_detail(self._failure) + advice
+    def _advice(self) -> str:
+        """What a person can do meanwhile."""
+        kind = load_failures().kinds.get(self._kind)
+        return kind.meanwhile if kind else ""
 
     @property
     def limit(self) -> timedelta:
@@ -192,7 +190,8 @@ class Backoff:
             limit=self.limit.total_seconds(),
             first=first,
             repeats=self.repeats,
-            trouble=self.trouble,
+            trouble=in_detail(self._failure) if self._failure else "",
+            advice=self._advice,
             cleared=self._cleared(room),
         )
 

@@ -57,12 +57,20 @@ class Steps(Value, frozen=True, kw_only=True):
     most: int = 0
     key: str = ""  # by which a checkpoint is known again; "": from the beginning
     exact: bool = False  # the checkpoint says so itself
+    printed: int = 0  # by the script when it was written, if that is between the two; 0: nothing
+
+    @property
+    def base(self) -> int:
+        """From where the steps of the attempt are counted."""
+        return self.printed or self.least
 
     @property
     def words(self) -> str:
         """For people; "" if nothing is known."""
         if not self.most:
             return ""
+        if self.printed:
+            return f"about step {self.printed:,}"
         if self.least != self.most:
             return f"between steps {self.least:,} and {self.most:,}"
         return f"{'' if self.exact else 'about '}step {self.most:,}"
@@ -284,10 +292,11 @@ class Checkpoints:
         """Return the one to go on from, if there is any."""
         return next(self.whole(), None)
 
-    def step_of(self, checkpoint: Checkpoint, seen: tuple[int, int]) -> Steps:
+    def step_of(self, checkpoint: Checkpoint, seen: tuple[int, int], printed: int = 0) -> Steps:
         """Return the steps of a checkpoint: by itself, or what was ``seen`` when it was written.
 
-        A number that cannot be what was seen counts something else.
+        A number that cannot be what was seen counts something else. What the script ``printed``
+        last is where it was written, if that can be: scripts print and save at round numbers.
         """
         number, (least, most) = checkpoint_number(self.folder, checkpoint.path), seen
         key = f"{number.unit} {number.value}" if number else str(checkpoint.path)
@@ -295,7 +304,8 @@ class Checkpoints:
             near = least // 2 <= number.value <= most + 1 + (most - least)
             if near or not most or is_ours(self.folder / checkpoint.path):
                 return Steps(least=number.value, most=number.value, key=key, exact=True)
-        return Steps(least=least, most=most, key=key)
+        fits = least <= printed <= most and least != most
+        return Steps(least=least, most=most, key=key, printed=printed if fits else 0)
 
     def counted(self, end: AttemptEnd, before: Steps, log: Path) -> AttemptEnd:
         """Add what the script itself says of how far it came."""
@@ -306,7 +316,7 @@ class Checkpoints:
             counts[EPOCH] = epoch
         if end.read is not None and (self.led_on(end) or _saved_over(end.read)):
             counts[READ] = _last_written(end.read)  # by this attempt, if it came so far
-        made = (end.last_step or 0) - max(before.least, end.before)
+        made = (end.last_step or 0) - max(before.base, end.before)
         return msgspec.structs.replace(end, own_counts=counts, made=max(0, made))
 
     def _set_apart(self) -> None:

@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from rocsteady_train.inside import wire
 
@@ -78,6 +78,13 @@ class Services:
         return {name: value for name, value in self.environment.items() if name in known}
 
 
+class HangPlace(NamedTuple):
+    """Where a run hung."""
+
+    place: str
+    step: int | None
+
+
 class AttemptContext(Value, frozen=True, kw_only=True):
     """Where and as what an attempt takes place."""
 
@@ -85,6 +92,7 @@ class AttemptContext(Value, frozen=True, kw_only=True):
     number: int
     run_id: str  # of this attempt, by which its processes are found
     incident: int  # the number that the next incident gets
+    hung_before: HangPlace | None = None  # where the attempt before this one hung
     injection: Injection | None  # None: the page could not be made
     learned: PhaseHistory | None
     strategy: Strategy = Strategy()

@@ -36,7 +36,7 @@ def choose(
     if newest is None:
         return origin, "", choice
     made = choice.existing or (job.resume.existing if job.resume and not choice.typed else None)
-    found = f"found checkpoints from before this run (newest: {newest.path})"
+    found = f"there are checkpoints of earlier runs (newest: {newest.path})"
     if made is None and choice.ask is not None and not choice.typed:
         made = choice.ask(f"{found[:1].upper()}{found[1:]}.", usual)
         choice = Choice(existing=made, typed=choice.typed)
@@ -51,8 +51,8 @@ def choose(
         why, foreign = "", before if made is Existing.FRESH else frozenset()
         origin = Origin(before=before, foreign=foreign)
     if made is Existing.CONTINUE:
-        return origin, f"{found}; continuing{why}. Use --resume never to ignore them.", choice
-    return origin, f"{found}; not used{why}. Use --resume auto to continue from them.", choice
+        return origin, f"continuing from {newest.path}{why} (--resume never: start over)", choice
+    return origin, f"ignoring {newest.path}{why} (--resume auto: continue from it)", choice
 
 
 def _refuse_what_resumes_by_itself(job: Job, folder: Path, lines: Sequence[RunLine]) -> None:
@@ -82,5 +82,5 @@ def _usual(
     if last.run.outcome is RunOutcome.DONE:
         return Existing.FRESH, f": the last run of this job, {last.run.name}, is done", before
     its = load_origin(Path(last.run.folder))
-    why = f" the last run of this job, {last.run.name}, which was left unfinished"
+    why = f", left unfinished by {last.run.name}"
     return Existing.CONTINUE, why, before & its.foreign if its else frozenset()

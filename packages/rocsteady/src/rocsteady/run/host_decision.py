@@ -89,7 +89,7 @@ class HostAgreement:
         mine = self._proposal()
         decision = self._agreed(mine)
         if decision is not None and decision.tried:
-            failed = plural(len(decision.tried), "failed attempt")
+            failed = plural(len(decision.tried), "failure")
             self._announcer.say(f"using the history of the other hosts: {failed} of this job.")
 
     def settle(self, own: Decision, end: AttemptEnd, failure: Failure | None) -> Decision:

@@ -1,4 +1,4 @@
-"""A run: attempts at one job, until it is done, or a person is needed.
+"""A run: attempts at one job, until it is done, or nothing is left to try.
 
 To understand rocsteady, read ``Supervisor._make_attempts``: start an attempt, watch it, name how it
 ended, decide, repeat. All else here prepares that, or cleans up after it.
@@ -24,6 +24,7 @@ from rocsteady.errors import (
     RocsteadyError,
 )
 from rocsteady.exit_codes import PERSON_NEEDED, RETRY
+from rocsteady.failures.difference import describe_changes
 from rocsteady.hangs.heartbeat_pages import Resumes
 from rocsteady.model import Failure, FailureKind, IntentKind, Next, Outcome, RunOutcome, Strategy
 from rocsteady.run.attempt import Attempt
@@ -33,6 +34,7 @@ from rocsteady.run.backup import wrote_model
 from rocsteady.run.checkpoints import Checkpoints, Steps
 from rocsteady.run.context import AttemptContext, RunSpec, Services
 from rocsteady.run.deadline_monitor import DeadlineMonitor
+from rocsteady.run.events import Faults, Resumed, Started
 from rocsteady.run.forecast import between_failures
 from rocsteady.run.host_decision import HostAgreement
 from rocsteady.run.injection import Injection, inject, remove, sweep
@@ -43,20 +45,19 @@ from rocsteady.run.observer import ObservedRun, Observer, ticking
 from rocsteady.run.option_stop import OptionStop
 from rocsteady.run.options import AUTO, RunOptions
 from rocsteady.run.processes import AttemptProcesses
-from rocsteady.run.progress import StepTimes
+from rocsteady.run.progress import PRINTED, StepTimes
 from rocsteady.run.recovery import Decision
-from rocsteady.run.restart_preparation import Restart, near
+from rocsteady.run.restart_preparation import Restart, StartsAt, near
 from rocsteady.run.resume_detection import How
 from rocsteady.run.resume_trial import OutputCopies, ResumeTrial, put_back
-from rocsteady.run.run_end import RunEnd
+from rocsteady.run.run_end import RunEnd, RunFailures
 from rocsteady.run.script_resume import checkpoint_folders, resume_of, save_resume, saved_resume
 from rocsteady.run.startup import LOGOUT_WARNING, Startup, first_attempt, logging_out_ends_us
 from rocsteady.run.stop_deadline import StopDeadline
 from rocsteady.run.stopwatch import Stopwatch
-from rocsteady.run.strategy_history import in_words, strategies_of
+from rocsteady.run.strategy_history import strategies_of
 from rocsteady.store.identity import is_alive, script_fingerprint
-from rocsteady.store.redaction import shown_command
-from rocsteady.store.values import INJECTED, Run, Sample
+from rocsteady.store.values import Run, Sample
 from rocsteady.system.child_end import OURS
 
 
@@ -132,6 +133,7 @@ class Supervisor:
         self._restart = Restart(spec, options, services, self._strategies.gpu_trouble)
         self._trial: ResumeTrial | None = None  # of a way to resume that is not proven yet
         self._outputs: OutputCopies | None = None  # of what the attempt may begin anew
+        self._printed = 0  # the last step that the script printed
 
     @property
     def can_resume(self) -> bool:
@@ -154,18 +156,18 @@ class Supervisor:
     def _carry_out(self) -> int:
         self._stop_requests.listen()
         self._stop_deadline.start()
-        run_end = RunEnd(self._spec, self._services, self._deadline_monitor)
+        typed = bool(self._options.command) or self._spec.earlier is not None
+        run_end = RunEnd(self._spec, self._services, self._deadline_monitor, typed=typed)
         outcome, code = RunOutcome.SUPERVISOR_FAILED, PERSON_NEEDED
         try:
             first = first_attempt(self._spec.earlier)
-            if refused := self._begin(first):
+            if refused := self._begin():
                 outcome = run_end.refused(refused)
             else:
                 code, outcome = self._make_attempts(first, run_end)
         except CommandError as error:
             outcome, code = RunOutcome.NOT_STARTED, error.code
-            self._announcer.say(f"{error}.")
-            run_end.say_next("check that the command works without rocsteady")
+            self._announcer.say(f"{error}. Check that the command works without rocsteady.")
         except NotNeededError:
             outcome, code = RunOutcome.DONE, 0  # torchrun says it
         except LauncherError as error:
@@ -173,12 +175,13 @@ class Supervisor:
             self._announcer.say(f"{error}.")
         except JournalError as error:
             outcome = RunOutcome.NOT_RECORDED
-            self._announcer.say(f"{error}. Cannot start: the journal is not writable.")
-            run_end.say_next(f"free some disk space, or check {self._journal.place.folder}")
+            self._announcer.say(
+                f"{error}. Cannot start: the journal is not writable. Free some disk space, or"
+                f" check {self._journal.place.folder}"
+            )
         except RocsteadyError as error:
             outcome = RunOutcome.NOT_DONE
-            self._announcer.say(f"{error}.")
-            run_end.say_next()
+            run_end.failed(str(error))
         finally:
             run_end.close()
             self._journal_watch.at_end()
@@ -193,16 +196,16 @@ class Supervisor:
     def _make_attempts(self, first: int, run_end: RunEnd) -> tuple[int, RunOutcome]:
         """Start an attempt, watch it, name how it ended, decide, repeat."""
         self._agreement.start()
+        decision = None  # that led to the attempt
         for number in count(first):
             if self._stop_requests.stop is not None:
                 break
-            start = self._prepare(number)
+            start = self._prepare(number, decision)
             context, end = self._watch(start)
             failure = self._review.name(context, end)
             decision = self._decide(start, end, failure, attempts=number - first + 1)
             if decision.next is Next.END:
-                attempts = number - first + 1
-                return run_end.conclude(end, decision, self._records.incidents, attempts)
+                return run_end.conclude(end, decision, self._failures())
             self._restart.prepare(
                 end,
                 decision,
@@ -214,46 +217,50 @@ class Supervisor:
             gone = self._checkpoints.gone
             if gone is not None and not self._stop_requests.stop:
                 decision = self._review.gave_up(f"{gone} is gone", FailureKind.STORAGE_UNAVAILABLE)
-                return run_end.conclude(end, decision, self._records.incidents, number - first + 1)
+                return run_end.conclude(end, decision, self._failures())
             for line in self._checkpoints.take_stock_again():
                 self._announcer.say(line)
         self._stop_deadline.reacted()
         return run_end.stopped()
 
-    def _begin(self, first: int) -> str:
+    def _begin(self) -> str:
         """Look back, choose the first strategy, introduce the run; return why it is refused."""
         sweep(self._services.environment, is_alive)
         startup = Startup(self._services, self._strategies, self._spec.folder)
         startup.report_unfinished()
         refused = startup.set_out(self._spec.earlier)
         if not refused:
-            self._introduce(first)
+            self._introduce()
         self._find_checkpoints()
         resumes = self._checkpoints.job.resume is not None or bool(self._checkpoints.argument)
         if self._spec.earlier is not None and not resumes:
             self._restart.take_over(self._spec.earlier)
         return refused
 
-    def _introduce(self, first: int) -> None:
-        say, run = self._announcer.say, self._spec.run
-        if self._spec.earlier is not None:
-            say(f"resuming run {run.name}: {shown_command(self._spec.job.command)}")
-        parts = [f"started {run.name}"]
-        strategy = self._strategies.strategy
-        if first > 1 or strategy != Strategy():
-            parts.append(f"attempt {first}, {in_words(strategy)}")
-        if self._options.observe:
-            parts.append("only observing")
-        elif self._spec.job.resume is None:
-            parts.append(self._checkpoints.method.words)
-            if self._checkpoints.method.how is How.UNKNOWN:
-                typed = shown_command(self._spec.job.command)
-                parts[-1] += f" To find one: rocsteady init -- {typed}"
-        say(" · ".join(parts))
+    def _failures(self) -> RunFailures:
+        """Return what went wrong in the run."""
+        return RunFailures(
+            hangs=self._records.incidents,
+            crashes=self._review.crashes,
+            place=max(self._review.hangs_at, key=self._review.hangs_at.__getitem__, default=""),
+            keep=self._strategies.in_force,
+        )
+
+    def _introduce(self) -> None:
+        self._announcer.show(
+            Started(
+                name=self._spec.run.name,
+                command=self._spec.job.command,
+                again=self._spec.earlier is not None,
+                settings=describe_changes(Strategy(), self._strategies.strategy),
+                observe=self._options.observe,
+                method=self._checkpoints.method if self._spec.job.resume is None else None,
+            )
+        )
         if FAULTS in self._services.environment:
-            say(f"{INJECTED}: {FAULTS} is set.")
+            self._announcer.show(Faults(variable=FAULTS))
         if self._services.terminal == OURS and logging_out_ends_us():
-            say(LOGOUT_WARNING)
+            self._announcer.say(LOGOUT_WARNING)
 
     def _find_checkpoints(self) -> None:
         """Separate the checkpoints of this run from others."""
@@ -279,7 +286,7 @@ class Supervisor:
         own, command = self._spec.run.id, self._spec.job.command
         return [run for run in runs if run.command == command and run.id != own]
 
-    def _prepare(self, number: int) -> AttemptStart:
+    def _prepare(self, number: int, decision: Decision | None) -> AttemptStart:
         """Choose the checkpoint to go on from; observers may change what is launched."""
         checkpoint, job = self._checkpoints.newest(), self._checkpoints.job
         self._checkpoints.started()
@@ -288,21 +295,40 @@ class Supervisor:
             for broken in checkpoint.passed_over:
                 self._announcer.say(f"skipped: {broken}.")
             seen = self._step_times.step_at(checkpoint.written)
-            before = self._checkpoints.step_of(checkpoint, seen)
-            step = f", {before.words}" if before.words else ""
-            announce = self._announcer.note if self._restart.repeats else self._announcer.say
-            announce(f"attempt {number} resumes from {checkpoint.path}{step}.")
+            before = self._checkpoints.step_of(checkpoint, seen, self._printed)
             launched = launch(job, checkpoint.path)
+        if checkpoint is not None or decision is not None:
+            self._announce_next(checkpoint, before, decision)
         self._trial = self._try_out(checkpoint)
         self._outputs = None
         if checkpoint is not None and self._checkpoints.method.inferred:
             target = self._spec.records / f"outputs-{number}"
             self._outputs = OutputCopies(self._spec.folder, self._checkpoints.since, target)
         self.observed.pages = None
-        self.observed.attempt, self.observed.steps_before = number, before.least
+        self.observed.attempt, self.observed.steps_before = number, before.base
         for observer in self._observers:
             launched = observer.launching(self.observed, launched)
         return AttemptStart(number=number, launch=launched, checkpoint=checkpoint, before=before)
+
+    def _announce_next(
+        self, checkpoint: Checkpoint | None, before: Steps, decision: Decision | None
+    ) -> None:
+        """Announce from where the next attempt goes on, and with what."""
+        choice = decision.proposal if decision else None
+        title = {option.number: option.title for option in self._options.fallbacks}
+        number = decision.fallback if decision else 0
+        event = Resumed(
+            at=before.words,
+            checkpoint=str(checkpoint.path) if checkpoint else "",
+            by_itself=self._checkpoints.beginning is StartsAt.BY_ITSELF,
+            changes=describe_changes(Strategy(), self._strategies.strategy),
+            option=f"option {number} of the plan ({title.get(number, '')})" if number else "",
+            in_vain=choice.reverted if choice else "",
+        )
+        if self._restart.repeats:
+            self._announcer.keep(event)
+        else:
+            self._announcer.show(event)
 
     def _try_out(self, checkpoint: Checkpoint | None) -> ResumeTrial | None:
         """Make the first restart by a way that was only read from the script cost nothing."""
@@ -326,9 +352,10 @@ class Supervisor:
                 number=start.number,
                 run_id=run_id,
                 incident=self._records.incidents + 1,
+                hung_before=self._review.hung,
                 injection=injection,
                 learned=self._records.learned(),
-                before=start.before.least,
+                before=start.before.base,
                 resumed=bool(start.before.key),
                 save_after=self._review.starts.save_after,
                 between_failures=self._between_failures,
@@ -412,6 +439,7 @@ class Supervisor:
     ) -> AttemptEnd:
         """Add from where the attempt started, and how far it came by the script's own count."""
         end = msgspec.structs.replace(end, start=before.key)
+        self._printed = end.own_counts.get(PRINTED, self._printed)
         if end.own_step is None and before.key and end.heartbeats:
             end = msgspec.structs.replace(end, unsure=max(1, before.most - before.least))
         self._checkpoints.saved_in(end.saved)

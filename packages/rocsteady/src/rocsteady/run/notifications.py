@@ -27,7 +27,6 @@ from rocsteady.run.job.job_file import user_configuration
 from rocsteady.run.job.notify import Notify, NotifyEvent, WebhookKind, kind_of
 from rocsteady.run.job.values import Job
 from rocsteady.run.recovery import Decision
-from rocsteady.run.restart_preparation import UNCHANGED
 from rocsteady.run.stopwatch import Stopwatch
 from rocsteady.store.redaction import redactor_here
 from rocsteady.store.values import Run
@@ -254,6 +253,9 @@ def _why(answer: Answer) -> str:
         return ""
     said: str = redactor_here().text(" ".join(answer.text.split())[:SHOWN])
     return said or f"exit code {answer.exit_code}"
+
+
+UNCHANGED = ("", "retry")  # the same again
 
 
 class RunNotices:

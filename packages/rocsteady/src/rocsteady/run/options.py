@@ -85,6 +85,7 @@ class RunOptions(Value, frozen=True, kw_only=True):
     start_with: tuple[str, ...] = ()
     retry_crashed: bool = False  # also what crashed the machine
     yes: bool = False  # ask nothing
+    plain: bool = False  # no colours
     detach: bool = False
     watch: bool = False
     without_terminal: bool = False  # this is the process that --detach has started

@@ -18,7 +18,6 @@ from rocsteady.failures.situation import Situation
 from rocsteady.model import FailureKind, Next, Outcome, Strategy, Value
 from rocsteady.run.attempt_end import AttemptEnd
 from rocsteady.run.options import Fallback, RunOptions
-from rocsteady.wording import plural
 
 MAX_ATTEMPTS_PER_CHECKPOINT = 3  # attempts from one checkpoint of which none gets further
 MAX_FROM_ONE_START = 8  # attempts of which each gets a little further, and none to the next save
@@ -80,6 +79,8 @@ class Decision(Value, frozen=True, kw_only=True):
     proposal: RemedyChoice | None = None  # what the ladder said, if it was asked
     gpu_failed: bool = False  # so it is checked before it is used again
     waits: bool = False  # for what can clear up by itself
+    needs_resume: bool = False  # it ends only because no way to resume is known
+    is_announced: bool = False  # by the crash, which was the last word
 
 
 class History(Value, frozen=True, kw_only=True):
@@ -146,7 +147,7 @@ def propose(
         hopeless = choice.person is not None or situation.component in NO_OPTION_HELPS
         if hopeless and not blamed:
             return choice
-        why = "This option does not work" if blamed else "No remedies are left"
+        why = "This option does not work" if blamed else "No workarounds are left"
         option = fallbacks[0]
         words = f"{why}; falling back to option {option.number} of the plan: {option.title}."
         return _fall_to(option, words)
@@ -185,9 +186,7 @@ def _past_checkpoint(
         return decision
     if history.is_stuck:
         start = "the same checkpoint" if end.start else "the beginning"
-        why = (
-            f"{history.from_one_start} attempts started from {start}, and none got to the next one"
-        )
+        why = f"{history.from_one_start} tries from {start}, and none got to the next one"
         return Decision(next=Next.END, why=why, code=PERSON_NEEDED)
     if end.batch_split is None or history.save_after is None:
         return decision
@@ -227,7 +226,7 @@ def base_decision(  # noqa: C901, PLR0911 - one return a reason
         )
         return Decision(next=Next.END, why=why, code=PERSON_NEEDED)
     if end.outcome is Outcome.UNKILLABLE:
-        why = "processes of the last attempt cannot be killed, and may still hold the GPU"
+        why = "its processes cannot be killed, and may still hold the GPU"
         return Decision(next=Next.END, why=why, code=PERSON_NEEDED)
     if end.outcome is Outcome.HUNG:
         code = RETRY if can_resume else PERSON_NEEDED
@@ -240,7 +239,7 @@ def joined(base: Decision, proposal: RemedyChoice, *, kind: str, attempts: int) 
     """Join what may be done at all with the proposal.
 
     The exit code is the script's for script errors, unknown failures, and when nothing was tried;
-    it is 76 if rocsteady gave up or a person is needed.
+    it is 76 if rocsteady gave up.
     """
     if proposal.strategy is None:
         gave_up = attempts > 1 and kind != FailureKind.UNKNOWN
@@ -263,7 +262,7 @@ def _against_another(options: RunOptions, attempts: int) -> str:
     if options.observe:
         return "only observing"
     if options.max_attempts is not None and attempts >= options.max_attempts:
-        return f"the limit of {plural(attempts, 'attempt')} is reached"
+        return f"--max-attempts {attempts} is reached"
     return ""
 
 
@@ -284,16 +283,12 @@ def _again(end: AttemptEnd, options: RunOptions, *, can_resume: bool, code: int)
             why="retrying without changes from the beginning",
             code=code,
         )
-    how = (
-        "run rocsteady init once, or use --resume never"
-        if options.ranks is None
-        else "if it loads its checkpoint when it is restarted, add --max-restarts 100 to torchrun"
-    )
-    why = (
-        "rocsteady does not know how the script resumes, and a restart would lose its progress;"
-        f" {how}"
-    )
-    return Decision(next=Next.END, why=why, code=code)
+    why = "found no way to resume, and a restart would lose its progress"
+    if options.ranks is not None:
+        why += (
+            "; if it loads its checkpoint when it is restarted, add --max-restarts 100 to torchrun"
+        )
+    return Decision(next=Next.END, why=why, code=code, needs_resume=options.ranks is None)
 
 
 def exit_code(end: AttemptEnd, stopped: int = INTERRUPTED) -> int:

@@ -14,6 +14,7 @@ from rocsteady.run.attempt_end import AttemptEnd
 from rocsteady.run.backoff import LONGEST_WAIT, Wait
 from rocsteady.run.backup import back_up, wrote_model
 from rocsteady.run.context import RunSpec, Services
+from rocsteady.run.events import Waiting
 from rocsteady.run.options import RunOptions
 from rocsteady.run.recovery import Decision
 from rocsteady.run.stopwatch import Stopwatch
@@ -22,7 +23,6 @@ from rocsteady.store.values import RunRecord
 from rocsteady.wording import duration, plural
 
 LOOK_EVERY = 1.0  # seconds, at whether a wait is over
-UNCHANGED = ("", "retry")  # the same again
 MAX_FILES_NAMED = 3  # files that are named
 MAX_UNASKED_BYTES = 1 << 30  # bytes that are copied without being asked
 
@@ -59,8 +59,8 @@ class Restart:
         if not saved and not wrote_model(self._folder, self._run.started):
             return
         raise RocsteadyError(
-            "the run has written checkpoints, but rocsteady does not know how the script resumes,"
-            " and a restart would overwrite them. Set [resume] in rocsteady.toml, or start over:"
+            "found no way to resume, and a restart would overwrite the checkpoints of this run."
+            " Set [resume] in rocsteady.toml, or start over:"
             f" rocsteady run --resume never -- {shown_command(self._run.command)}"
         )
 
@@ -80,14 +80,15 @@ class Restart:
         waits = wait.seconds > 0 and (decision.waits or crashed_again)
         self.repeats = (decision.waits and wait.repeats) or routine
         if decision.waits and waits and wait.first:
-            tries = f"next try in {duration(wait.seconds)}, then less and less often, "
-            tries = "" if wait.seconds > LONGEST_WAIT.total_seconds() else tries
-            self._announcer.say(
-                f"waiting: {wait.trouble}; {tries}for up to {duration(wait.limit)}."
-                f" To stop: rocsteady stop {self._run.name}"
+            timed = wait.seconds <= LONGEST_WAIT.total_seconds()
+            self._announcer.show(
+                Waiting(
+                    trouble=wait.trouble,
+                    advice=wait.advice,
+                    next_try=wait.seconds if timed else None,
+                    limit=wait.limit,
+                )
             )
-        if not self.repeats:
-            self._announce(end, decision, number + 1, beginning)
         nothing_made = bool(end.heartbeats) and not end.last_step
         if decision.next is Next.AGAIN_FROM_SCRATCH:
             self._back_up(number)
@@ -95,8 +96,7 @@ class Restart:
             self._back_up(number, at_most=MAX_UNASKED_BYTES, quietly=nothing_made)
         left = wait_until_free(end.processes, self._timing.kfd_within)
         if left:
-            uses = "process of the last attempt still uses"
-            use = "processes of the last attempt still use"
+            uses, use = "process of the last try still uses", "processes of the last try still use"
             self._announcer.say(f"{plural(len(left), uses, use)} the GPU.")
         if decision.gpu_failed:
             self._check_gpu()
@@ -106,23 +106,6 @@ class Restart:
                     f"the script crashed quickly again; waiting {duration(wait.seconds)}."
                 )
             self._sleep(wait)
-
-    def _announce(
-        self, end: AttemptEnd, decision: Decision, number: int, beginning: StartsAt
-    ) -> None:
-        """Announce what the next attempt changes, and what it repeats."""
-        if not decision.waits:
-            same = decision.remedy in UNCHANGED or bool(decision.fallback)
-            named = "" if same else f" Remedy: {decision.remedy}."
-            self._announcer.say(f"attempt {number}: {decision.why.rstrip('.')}.{named}")
-        if beginning is StartsAt.BY_ITSELF:
-            self._announcer.say(
-                f"attempt {number} runs the same command, which resumes on its own; it repeats"
-                " the steps since the script's last checkpoint."
-            )
-        elif beginning is not StartsAt.CHECKPOINT and end.last_step:
-            steps = plural(end.last_step, "step")
-            self._announcer.say(f"attempt {number} starts from the beginning and repeats {steps}.")
 
     def _check_gpu(self) -> None:
         """Let a GPU that failed come to rest; one that does not is left alone."""

@@ -92,10 +92,7 @@ class ResumeMethod(Value, frozen=True, kw_only=True):
         """What happens if the run fails, for people."""
         if self.how is How.UNKNOWN:
             why = f" ({self.why_not})" if self.why_not else ""
-            return (
-                f"found no way to resume{why}: if this run hangs or crashes after real progress,"
-                " it will be stopped."
-            )
+            return f"found no way to resume{why}: if this run hangs, it will be stopped"
         if self.how is How.ITSELF:
             return f"resumes by itself (found in {self.where})"
         shown = self.checkpoint or UNKNOWN_CHECKPOINT

@@ -1,4 +1,4 @@
-"""How a run ended: what is said of it, and its exit code."""
+"""How a run ended, and its exit code."""
 
 from __future__ import annotations
 
@@ -9,32 +9,51 @@ from pathlib import Path
 
 from rocsteady_train.untrusted_file import open_regular, read_tail
 
-from rocsteady.colours import GREEN, RED
 from rocsteady.doctor.knowledge.failures import load_failures
-from rocsteady.exit_codes import PERSON_NEEDED, RETRY
-from rocsteady.model import FailureKind, Outcome, RunOutcome
+from rocsteady.errors import RocsteadyError
+from rocsteady.exit_codes import PERSON_NEEDED
+from rocsteady.model import Outcome, RunOutcome, Value
 from rocsteady.run.attempt_end import AttemptEnd
 from rocsteady.run.context import RunSpec, Services
 from rocsteady.run.deadline_monitor import DeadlineMonitor
+from rocsteady.run.events import Done, GaveUp, Stopped
 from rocsteady.run.gauges import BusyGpus
 from rocsteady.run.job.done_when import RunEvidence, done, proves
 from rocsteady.run.recovery import Decision, exit_code
 from rocsteady.run.stopwatch import Stopwatch
-from rocsteady.system.child_end import Exit
-from rocsteady.wording import duration, met, plural
+from rocsteady.store.redaction import shown_command
+from rocsteady.wording import met
+
+
+class RunFailures(Value, frozen=True, kw_only=True):
+    """What went wrong in a run, and what is kept of it."""
+
+    hangs: int = 0
+    crashes: int = 0
+    place: str = ""  # at which it hung most often
+    keep: tuple[str, ...] = ()  # the remedies in force at the end
 
 
 class RunEnd:
     """Knows since when the run goes, and what it must have done."""
 
     def __init__(
-        self, spec: RunSpec, services: Services, deadline_monitor: DeadlineMonitor
+        self,
+        spec: RunSpec,
+        services: Services,
+        deadline_monitor: DeadlineMonitor,
+        *,
+        typed: bool = False,  # the command; else it is that of the job file
     ) -> None:
         self._job, self._run, self._folder = spec.job, spec.run, spec.folder
         self._announcer, self._stop_requests = services.announcer, services.stop_requests
         self._deadline_monitor = deadline_monitor
         self._since = Stopwatch()
-        self._report = f"rocsteady report {spec.run.name}"
+        self._journal = services.journal
+        self._report = self._typed("rocsteady report")
+        self._resume = self._typed(f"rocsteady run --resume {spec.run.name}")
+        # As it follows the options of ``rocsteady run``.
+        self._command = f" -- {shown_command(spec.job.command)}" if typed else ""
         self._gpus = BusyGpus() if spec.job.done_when.gpus_busy is not None else None
 
     def close(self) -> None:
@@ -45,27 +64,40 @@ class RunEnd:
     def stopped(self, end: AttemptEnd | None = None) -> tuple[int, RunOutcome]:
         """Announce that the user stopped it; the code is the script's own, if it gave one."""
         self._tell_what_is_left()
-        own = "" if end is None or end.exit is None else _own_code(end.exit)
-        self._announcer.say(f"stopped after {self._took()}{own}.")
-        self.say_next(self._resume())
+        self._announcer.show(
+            Stopped(
+                seconds=self._since.seconds,
+                step=end.last_step if end else None,
+                code=end.exit.code if end and end.exit else None,
+                resume=self._resume,
+                resumes=self._deadline_monitor.can_resume(),
+            )
+        )
         code = self._stop_requests.code
         return exit_code(end, code) if end else code, RunOutcome.STOPPED
 
     def refused(self, why: str) -> RunOutcome:
         """Announce that nothing was started, and why."""
-        self._announcer.say(f"not started: {why}.", style=RED)
-        self.say_next("rocsteady doctor, or use --again to start anyway")
+        self._announcer.show(
+            GaveUp(
+                seconds=0.0,
+                why=f"not started: {why}",
+                then=self._typed(f"rocsteady run --again{self._command}"),
+                report=self._typed("rocsteady doctor"),
+            )
+        )
         return RunOutcome.NOT_DONE
 
+    def failed(self, why: str) -> None:
+        """Announce that the run ended because of something that is not the script."""
+        self._announcer.show(GaveUp(seconds=self._since.seconds, why=why, report=self._report))
+
     def conclude(
-        self, end: AttemptEnd, decision: Decision, incidents: int, attempts: int
+        self, end: AttemptEnd, decision: Decision, failures: RunFailures
     ) -> tuple[int, RunOutcome]:
         """Announce how the run ended, and give its exit code and its outcome."""
         if end.outcome is Outcome.STOPPED and not self._went_on_to_the_end(end):
             return self.stopped(end)
-        hangs = f", {plural(incidents, 'hang')}" if incidents else ""
-        tried = f"{plural(attempts, 'attempt')}{hangs}"
-        took = self._took()
         why = decision.why.rstrip(".")
         at_exit = end.outcome is Outcome.AT_EXIT
         proved = at_exit and proves(self._job.done_when)  # what was killed is done only by proof
@@ -73,17 +105,13 @@ class RunEnd:
             why += "; done_when in rocsteady.toml has no criteria that show the job is done"
         if decision.code != 0 and not proved:
             self._tell_what_is_left()
-            self._announcer.say(
-                f"ended with exit code {decision.code} after {took}, {tried}: {why}.", style=RED
-            )
-            self.say_next(self._after(decision, end))
+            if not decision.is_announced:
+                self._announcer.show(self._gave_up(end, decision, why))
             return decision.code, RunOutcome.NOT_DONE
         missing = self._missing(end)
-        for item in missing:
-            self._announcer.say(f"not done: {item}", style=RED)
         if missing:
             self._tell_what_is_left()
-            self.say_next()
+            self.failed(f"not done: {'; '.join(missing)}")
             return PERSON_NEEDED, RunOutcome.NOT_DONE
         if at_exit:
             self._announcer.say(f"{why}; the criteria in done_when are met.")
@@ -93,53 +121,61 @@ class RunEnd:
                 f"counted {end.last_step:,} of {wanted:,} steps, but the checkpoint's step is only"
                 f" known to within {end.unsure:,} and the script exited normally: done."
             )
-        about = "about " if end.unsure else ""
-        steps = f"{about}{end.last_step:,} steps in {took}" if end.last_step else f"took {took}"
         due = self._deadline_monitor.due
-        in_time = "" if due is None else f", {met(time.time(), due)}"
-        report = f" Report: {self._report}" if self._announcer.names_run else ""
-        more = f", {tried}.{report}" if incidents or attempts > 1 else "."
-        self._announcer.say(f"done. {steps[:1].upper()}{steps[1:]}{in_time}{more}", style=GREEN)
+        hangs_or_crashes = failures.hangs or failures.crashes
+        keep = f"rocsteady run --with {','.join(failures.keep)}{self._command}"
+        self._announcer.show(
+            Done(
+                seconds=self._since.seconds,
+                steps=end.last_step or None,
+                exact=not end.unsure,
+                hangs=failures.hangs,
+                crashes=failures.crashes,
+                lost=self._lost() if hangs_or_crashes else 0.0,
+                deadline="" if due is None else met(time.time(), due),
+                place=failures.place,
+                keep=self._typed(keep) if failures.keep else "",
+                report=self._report,
+            )
+        )
         return 0, RunOutcome.DONE
+
+    def _gave_up(self, end: AttemptEnd, decision: Decision, why: str) -> GaveUp:
+        kind = load_failures().kinds.get(decision.kind)
+        meanwhile = f"; {kind.meanwhile}" if kind and kind.meanwhile else ""
+        proposal = decision.proposal
+        return GaveUp(
+            seconds=self._since.seconds,
+            why=why + meanwhile,
+            place=end.found.verdict.place if end.found else "",
+            change=kind.change if kind else "",
+            fix=proposal.person if proposal else None,
+            no_resume=self._job.command if decision.needs_resume else (),
+            then="" if decision.needs_resume else self._resume,
+            report=self._report,
+        )
+
+    def _lost(self) -> float:
+        """Return the seconds that failures have cost, as the report has them."""
+        self._journal.flush()
+        with contextlib.suppress(RocsteadyError):
+            return self._journal.story(self._run.name).seconds_lost
+        return 0.0
+
+    def _typed(self, command: str) -> str:
+        """Return what a person can type; "" for a run that no other command knows."""
+        return command if self._announcer.names_run else ""
 
     def _went_on_to_the_end(self, end: AttemptEnd) -> bool:
         """Return whether a script that was to stop did all of its work nevertheless."""
         ended_well = end.exit is not None and end.exit.code == 0
         return ended_well and proves(self._job.done_when) and not self._missing(end)
 
-    def say_next(self, what: str = "") -> None:
-        """End a failure with the one thing to do next; as a rule, to read the report."""
-        if self._announcer.names_run:
-            self._announcer.say(f"next: {what or self._report}")
-
-    def _after(self, decision: Decision, end: AttemptEnd) -> str:
-        if decision.kind == FailureKind.SCRIPT_ERROR:
-            return f"fix the error in the script, then: {self._resume()}"
-        goes_on = decision.code == RETRY or decision.kind in (
-            FailureKind.INTERRUPTED,
-            FailureKind.SCRIPT_EXIT,
-        )
-        kind = load_failures().kinds.get(decision.kind)
-        if kind is not None and kind.change and end.found and end.found.verdict.place:
-            return f"at {end.found.verdict.place}, {kind.change}, then: {self._resume()}"
-        if kind is not None and kind.meanwhile:
-            return f"{kind.meanwhile}, then: {self._resume()}"
-        return self._resume() if goes_on else ""
-
-    def _resume(self) -> str:
-        again = f"rocsteady run --resume {self._run.name}"
-        if self._deadline_monitor.can_resume():
-            return again
-        return f"{again} (from the beginning)"
-
     def _tell_what_is_left(self) -> None:
         """Announce what a deadline still asks for."""
         with contextlib.suppress(Exception):  # a fault of the forecast costs only the forecast
             if left := self._deadline_monitor.remains():
                 self._announcer.say(f"{left}.")
-
-    def _took(self) -> str:
-        return duration(self._since.seconds)
 
     def _missing(self, end: AttemptEnd) -> list[str]:
         logs = Path(self._run.folder).glob("attempt-*.log")
@@ -160,10 +196,6 @@ class RunEnd:
 def _number(log: Path) -> int:
     digits = log.stem.rpartition("-")[2]
     return int(digits) if digits.isdecimal() else 0
-
-
-def _own_code(ended: Exit) -> str:
-    return "" if ended.code is None else f"; the script exited with code {ended.code}"
 
 
 LOG_CHUNK = 1024 * 1024  # bytes

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from rocsteady.errors import RocsteadyError
 from rocsteady.model import RunOutcome
-from rocsteady.run.announcer import Announcer
+from rocsteady.run.announcer import Announcer, Screen
 from rocsteady.run.context import RunSpec, Services
 from rocsteady.run.existing_checkpoints import Choice, choose
 from rocsteady.run.job.resume import Origin
@@ -42,6 +42,7 @@ class RunLauncher:
     journal: Journal
     memory: Memory
     choice: Choice  # about checkpoints that were there before
+    screen: Screen  # that writes what happens
 
     def chosen(self, job: Job) -> RunLauncher:
         """Ask what is to be asked before a new run, so that nothing is asked later."""
@@ -55,7 +56,7 @@ class RunLauncher:
 
         Returns its exit code, and whether it is done: one that was stopped may give 0 too.
         """
-        announcer = Announcer()
+        announcer = Announcer(screen=self.screen)
         end_what_was_left(self.journal.runs(), self.journal.here, announcer.say)
         announcer.close()
         origin, note = Origin(), ""
@@ -87,7 +88,7 @@ class RunLauncher:
             try:
                 code = supervisor.carry_out()
             finally:
-                closing = Announcer(self.journal, run.id)
+                closing = Announcer(self.journal, run.id, screen=self.screen)
                 exports.close(closing.say)
                 closing.close()
         if self._link is not None:
@@ -124,7 +125,7 @@ class RunLauncher:
         return Services(
             journal=self.journal,
             memory=self.memory,
-            announcer=Announcer(self.journal, run.id),
+            announcer=Announcer(self.journal, run.id, screen=self.screen),
             notifier=Notifier(channels(notify_sources(job, self.folder))),
             terminal=DETACHED if self.options.without_terminal else OURS,
             engine=start_command if link is None else torchrun_engine(link),

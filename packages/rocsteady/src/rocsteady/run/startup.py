@@ -43,8 +43,8 @@ class Startup:
         for helped in self._strategies.offers():
             day = time.strftime("%Y-%m-%d", time.localtime(helped.at))
             self._announcer.say(
-                f"{helped.remedy} helped this script here on {day} ({helped.failure}, run"
-                f" {helped.run}). To start with it: --with {helped.remedy}"
+                f"{helped.remedy} helped this script on {day}; to start with it: --with"
+                f" {helped.remedy}"
             )
         if step is None:
             return ""

@@ -18,7 +18,6 @@ from rocsteady.doctor.knowledge.reader import Knowledge
 from rocsteady.doctor.machine.machine import Machine, examine, software_of
 from rocsteady.errors import RocsteadyError
 from rocsteady.failures.classify import Classifier
-from rocsteady.failures.difference import describe_changes
 from rocsteady.failures.history import BROUGHT_ABOUT
 from rocsteady.failures.ladder import RemedyChoice
 from rocsteady.failures.probe_evidence import supported
@@ -252,6 +251,22 @@ class StrategyHistory:
         first = 0 < self._before == len(self._tried) - 1
         return first and failure.kind in BROUGHT_ABOUT and not self._tried[-1].progressed
 
+    @property
+    def in_force(self) -> tuple[str, ...]:
+        """The remedies that --with would need for the strategy in force; (): it has none."""
+        if self.strategy == self._options.strategy or self._options.start_with:
+            return ()
+        taken = [*dict.fromkeys(entry.remedy for entry in self._tried), self.remedy]
+        names = [name for name in taken if name in load_remedies() and name != RETRY]
+        for first in reversed(range(len(names))):
+            chosen = tuple(dict.fromkeys(names[first:]))
+            gpus = self._seen().gpus
+            if requested_strategy(chosen, self._machine(), self._variables, gpus=gpus) == (
+                self.strategy
+            ):
+                return chosen
+        return ()
+
     def open_fallbacks(self) -> tuple[Fallback, ...]:
         """Return the options of the plan that may be fallen back to."""
         return tuple(option for option in self.fallbacks if self._may_fall_to(option.strategy))
@@ -366,8 +381,3 @@ def no_effect(end: AttemptEnd) -> tuple[str, ...]:
     return tuple(
         sorted({each.setting for each in end.applied if each.outcome is not SettingOutcome.APPLIED})
     )
-
-
-def in_words(strategy: Strategy) -> str:
-    """Describe a strategy to a person."""
-    return describe_changes(Strategy(), strategy) or "unchanged"

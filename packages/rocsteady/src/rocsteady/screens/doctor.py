@@ -2,18 +2,29 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 from rocsteady.colours import BOLD, DIM, GREEN, RED, YELLOW
 from rocsteady.doctor.knowledge.gpu_names import card_name, gfx_of
 from rocsteady.doctor.knowledge.reader import Knowledge
 from rocsteady.doctor.knowledge.rules import PLACEHOLDER, Rule
-from rocsteady.doctor.knowledge.values import Confidence, Effect, Severity, Source
+from rocsteady.doctor.knowledge.values import (
+    Area,
+    Confidence,
+    Effect,
+    Fix,
+    Need,
+    Severity,
+    Source,
+)
 from rocsteady.doctor.knowledge_state import last_checked
 from rocsteady.doctor.machine.gpus import Gpu, Node
 from rocsteady.doctor.machine.machine import Machine
 from rocsteady.doctor.values import (
+    Brief,
     ComputeDevice,
     Diagnosis,
     Finding,
@@ -21,68 +32,226 @@ from rocsteady.doctor.values import (
     VariableReview,
     VariableVerdict,
 )
-from rocsteady.screens.screen import Page
+from rocsteady.screens.screen import GAP, NARROW, Page, wrapped
 from rocsteady.system.root import Disk
 from rocsteady.wording import plural, size
 
-LABEL = 9
-MIN_ID = 16
+LABEL = 14  # columns of a mark and the name of an area
+LINES = 24  # of a screen
+PASTE_WIDTH, PASTE_LINES = 100, 80  # of a block for an issue
+SENTENCE = re.compile(r".+?\.(?= [A-Z])")
 HERE = "this machine"  # confirmed here: what a probe saw, which has no rule to explain
-MAX_COMMANDS = 2  # on the screen; --explain has them all
-MAX_FINDINGS = 6  # in full, and everything that blocks; the others by name
-LABELS = {Severity.BLOCKS: "BLOCK", Severity.RISKS: "RISK", Severity.NOTES: "note"}
-STYLES = {Severity.BLOCKS: f"{BOLD} {RED}", Severity.RISKS: f"{BOLD} {YELLOW}", Severity.NOTES: DIM}
-SEVERITY = 7  # columns
+MAX_COMMANDS = 2  # on the screen; -v has them all
+LABELS = {Severity.BLOCKS: "block:", Severity.RISKS: "risk:", Severity.NOTES: "note:"}
+STYLES = {Severity.BLOCKS: RED, Severity.RISKS: YELLOW, Severity.NOTES: DIM}
+COUNTED = {
+    Severity.BLOCKS: ("problem", "problems"),
+    Severity.RISKS: ("risk", "risks"),
+    Severity.NOTES: ("note", "notes"),
+}
+AFTERWARDS = {
+    Need.RELOGIN: "then log out and in again",
+    Need.REBOOT: "then reboot",
+}
 
 
-def render_diagnosis(diagnosis: Diagnosis, *, width: int, colour: bool) -> str:
+class Mark(NamedTuple):
+    """How an area is, in one character."""
+
+    sign: str
+    plain: str  # where there is no colour, there may be only ASCII
+    style: str
+
+
+OK, RISK, BLOCK = Mark("\u2713", "+", GREEN), Mark("!", "!", YELLOW), Mark("\u2717", "x", RED)
+ABSENT = Mark("-", "-", DIM)
+MARKS = {Severity.BLOCKS: BLOCK, Severity.RISKS: RISK}
+
+
+def render_diagnosis(
+    diagnosis: Diagnosis, *, width: int, colour: bool, everything: bool = False
+) -> str:
+    """Draw an area a mark, what is wrong with it and how to fix that, and last the verdict.
+
+    A screen full at most, unless more blocks training, or ``everything`` is asked for.
+    """
+    if everything:
+        return _drawn(diagnosis, diagnosis.findings, width, colour=colour, everything=True)
+    shown = [each for each in diagnosis.findings if each.severity is not Severity.NOTES]
+    least = max(1, len(diagnosis.having(Severity.BLOCKS)))
+    for number in range(len(shown), least - 1, -1):
+        screen = _drawn(diagnosis, shown[:number], width, colour=colour)
+        if screen.count("\n") <= LINES:
+            return screen
+    return _drawn(diagnosis, shown[:least], width, colour=colour)
+
+
+def _drawn(
+    diagnosis: Diagnosis,
+    shown: Sequence[Finding],
+    width: int,
+    *,
+    colour: bool,
+    everything: bool = False,
+) -> str:
     page = Page(width, colour=colour)
-    _head(page, diagnosis)
-    column = max([MIN_ID, *(len(finding.rule) + 2 for finding in diagnosis.findings)])
-    if diagnosis.findings:
-        page.line()
-    shown, named = in_full(diagnosis)
-    for finding in shown:
-        _finding(page, finding, column)
-    if named:
-        others = ", ".join(f"{finding.rule} ({LABELS[finding.severity]})" for finding in named)
-        page.row("also", others, column=SEVERITY, style=DIM)
-    if diagnosis.unchecked:
-        page.line()
-        page.line("Not checked", style=DIM)
-        for entry in diagnosis.unchecked:
-            rules = f" ({plural(len(entry.rules), 'rule')})" if entry.rules else ""
-            page.row(entry.what, f"{entry.why}{rules}", indent=2, column=SEVERITY + column - 2)
+    indent = LABEL if page.width - LABEL >= NARROW else 2
+    for area in Area:
+        texts = _texts(area, diagnosis, everything=everything)
+        lines = [Pieces(((line, ""),)) for text in texts for line in wrapped(text, width - indent)]
+        for finding in (each for each in shown if each.area is area):
+            lines += _finding(finding, page.width - indent, everything=everything)
+        _rows(page, _mark(area, diagnosis), area.value, lines, indent)
+    _unchecked(page, diagnosis, indent, everything=everything)
+    hidden = [each for each in diagnosis.findings if each not in shown]
+    if also := [each.rule for each in hidden if each.severity is not Severity.NOTES]:
+        page.row("    also", ", ".join(also), column=LABEL, style=DIM)
+    if everything:
+        _checked(page, diagnosis)
     page.line()
-    page.paragraph(closing_sentence(diagnosis), style=BOLD)
-    _hint(page, diagnosis)
+    more = (hidden or diagnosis.unchecked) and not everything
+    verdict, counts = _expectation(diagnosis), _counts(diagnosis)
+    counts = f"{counts} (rocsteady doctor -v)." if more else f"{counts}."
+    if len(verdict) + 1 + len(counts) <= page.width:
+        page.line(f"{verdict} {counts}", style=BOLD)
+    else:
+        page.paragraph(verdict, style=BOLD)
+        page.paragraph(counts, style=BOLD)
     return str(page)
 
 
-def in_full(diagnosis: Diagnosis) -> tuple[list[Finding], list[Finding]]:
-    """Return what the screen shows in full, the worst first, and what it only names."""
-    ordered = [finding for severity in Severity for finding in diagnosis.having(severity)]
-    most = max(MAX_FINDINGS, len(diagnosis.having(Severity.BLOCKS)))
-    return ordered[:most], ordered[most:]
+class Pieces(NamedTuple):
+    """One line, in pieces that each have a style."""
+
+    pieces: tuple[tuple[str, str], ...]
+
+
+def _rows(page: Page, mark: Mark, label: str, lines: Sequence[Pieces], indent: int) -> None:
+    """Draw an area: its mark and name, and beside or below them what there is to say."""
+    if not lines:
+        return
+    sign = mark.sign if page.colour else mark.plain
+    head = (f"[{sign}] {label}", mark.style)
+    rest = list(lines)
+    if indent == LABEL:
+        first = rest.pop(0)
+        page.styled_line(head, (" " * (LABEL - len(head[0])), ""), *first.pieces)
+    else:
+        page.styled_line(head)
+    for line in rest:
+        page.styled_line((" " * indent, ""), *line.pieces)
+
+
+def _mark(area: Area, diagnosis: Diagnosis) -> Mark:
+    machine = diagnosis.machine
+    found = [each.severity for each in diagnosis.findings if each.area is area]
+    for severity, mark in MARKS.items():
+        if severity in found:
+            return mark
+    absent = {Area.GPU: not machine.gpus, Area.PYTORCH: not machine.torch}
+    return ABSENT if absent.get(area) else OK
+
+
+def _texts(area: Area, diagnosis: Diagnosis, *, everything: bool) -> Sequence[str]:
+    """Return what an area is, whether or not something is wrong with it."""
+    machine = diagnosis.machine
+    if area is Area.GPU:
+        return (*machine.gpus, *machine.other_gpus, *machine.gpu_use) or ("no AMD GPU",)
+    if area is Area.DRIVER:
+        return (machine.system,)
+    if area is Area.PYTORCH:
+        return _torch_texts(machine, everything=everything)
+    wrong = any(each.area is area and each.severity in MARKS for each in diagnosis.findings)
+    return ("no harmful variables set",) if area is Area.SETTINGS and not wrong else ()
+
+
+def _torch_texts(machine: Brief, *, everything: bool) -> Sequence[str]:
+    if not machine.torch:
+        return ("not found; the Python you train with: rocsteady doctor --python PATH",)
+    if everything:
+        return [text for text in (machine.torch, machine.torch_code, machine.python) if text]
+    covers = f", has kernels for {', '.join(machine.torch_covers)}" if machine.torch_covers else ""
+    return (machine.torch + covers,)
+
+
+def _finding(finding: Finding, width: int, *, everything: bool) -> Iterator[Pieces]:
+    """Draw what is wrong, with the rule at its end, and below it what to type."""
+    summary = finding.summary if everything else first_sentence(finding.summary)
+    label = LABELS[finding.severity]
+    first, *rest = wrapped(f"{label} {summary}", width)
+    lines = [((label, STYLES[finding.severity]), (first.removeprefix(label), ""))]
+    lines += [((line, ""),) for line in rest]
+    gap = width - sum(len(text) for text, _ in lines[-1]) - len(finding.rule)
+    if gap >= GAP:
+        lines[-1] = (*lines[-1], (" " * gap, ""), (finding.rule, DIM))
+    else:
+        lines.append(((" " * max(0, width - len(finding.rule)), ""), (finding.rule, DIM)))
+    yield from map(Pieces, lines)
+    for line in _fix(finding.fix, width, everything=everything):
+        yield Pieces(((line, ""),))
+
+
+def _fix(fix: Fix, width: int, *, everything: bool) -> Iterator[str]:
+    commands = fix.commands if everything else fix.commands[:MAX_COMMANDS]
+    if commands:
+        yield from (f"{'     ' if number else 'fix: '}{it}" for number, it in enumerate(commands))
+        if then := ", ".join(AFTERWARDS[need] for need in fix.needs if need in AFTERWARDS):
+            yield f"     {then}"
+    else:
+        text = fix.text if everything else first_sentence(fix.text)
+        yield from wrapped(f"fix: {text}", width)
+    yield from (f"check: {command}" for command in fix.check[:1])
+
+
+def first_sentence(text: str) -> str:
+    """Return a text up to its first full stop, which a blank and a capital letter follow."""
+    found = SENTENCE.match(" ".join(text.split()))
+    return found.group() if found else text
+
+
+def _unchecked(page: Page, diagnosis: Diagnosis, indent: int, *, everything: bool) -> None:
+    entries = diagnosis.unchecked
+    texts = [", ".join(dict.fromkeys(entry.what for entry in entries))] if entries else []
+    if everything:
+        texts = [
+            f"{entry.what}: {entry.why}"
+            + (f" ({plural(len(entry.rules), 'rule')})" if entry.rules else "")
+            for entry in entries
+        ]
+    lines = [Pieces(((line, ""),)) for text in texts for line in wrapped(text, page.width - indent)]
+    _rows(page, ABSENT, "Unknown", lines, indent)
+
+
+def _checked(page: Page, diagnosis: Diagnosis) -> None:
+    facts, rules = plural(diagnosis.facts_read, "fact"), plural(diagnosis.rules_checked, "rule")
+    known = diagnosis.knowledge
+    of = f" (knowledge {known.version})" if known.version else ""
+    page.row("    Checked", f"{facts} read, {rules} checked{of}", column=LABEL)
+    for note in known.notes:
+        page.row("", note, column=LABEL)
+    ruled = next((each for each in diagnosis.findings if HERE not in each.confirmed_on), None)
+    if ruled:
+        page.row("    Details", f"rocsteady doctor --explain {ruled.rule}", column=LABEL)
 
 
 def closing_sentence(diagnosis: Diagnosis) -> str:
-    blocks = len(diagnosis.having(Severity.BLOCKS))
-    risks = len(diagnosis.having(Severity.RISKS))
-    notes = len(diagnosis.having(Severity.NOTES))
-    if blocks:
+    """Return the verdict, and how much was found."""
+    return f"{_expectation(diagnosis)} {_counts(diagnosis)}."
+
+
+def _counts(diagnosis: Diagnosis) -> str:
+    counts = [
+        plural(len(found), *COUNTED[severity])
+        for severity in Severity
+        if (found := diagnosis.having(severity))
+    ]
+    return ", ".join(counts) or "No problems found"
+
+
+def _expectation(diagnosis: Diagnosis) -> str:  # noqa: PLR0911 - one return a verdict
+    if diagnosis.having(Severity.BLOCKS):
         cpu = diagnosis.trains_on is ComputeDevice.CPU
-        only_cpu = " Until it is fixed, expect training on the CPU at best." if cpu else ""
-        if blocks > 1:
-            only_cpu = only_cpu.replace("it is", "they are")
-        problems = plural(blocks, "problem blocks", "problems block")
-        return f"{problems} training on the AMD GPU.{only_cpu}"
-    found = [plural(risks, "risk")] if risks else []
-    found += [plural(notes, "note")] if notes else []
-    return f"{', '.join(found) or 'No problems found'}. {_expectation(diagnosis)}"
-
-
-def _expectation(diagnosis: Diagnosis) -> str:
+        return f"Training on the AMD GPU will not work{', only on the CPU' if cpu else ''}."
     if not diagnosis.machine.torch:
         return "No PyTorch was found, so it is unknown what this machine can train on."
     partly = any(entry.rules for entry in diagnosis.unchecked)
@@ -105,43 +274,14 @@ def _expectation(diagnosis: Diagnosis) -> str:
     return "Training will run on the CPU: no AMD GPU is available."
 
 
-def _head(page: Page, diagnosis: Diagnosis) -> None:
-    machine = diagnosis.machine
-    for index, gpu in enumerate((*machine.gpus, *machine.other_gpus) or ("no AMD GPU",)):
-        page.row("" if index else "GPU", gpu, column=LABEL)
-    for use in machine.gpu_use:
-        page.row("", use, column=LABEL)
-    page.row("System", machine.system, column=LABEL)
-    page.row("PyTorch", machine.torch or "not found", column=LABEL)
-    for detail in (machine.torch_code, machine.python):
-        if detail:
-            page.row("", detail, column=LABEL)
-    facts, rules = plural(diagnosis.facts_read, "fact"), plural(diagnosis.rules_checked, "rule")
-    known = diagnosis.knowledge
-    of = f" (knowledge {known.version})" if known.version else ""
-    page.row("Checked", f"{facts} read, {rules} checked{of}", column=LABEL)
-    for note in known.notes:
-        page.row("", note, column=LABEL)
-
-
-def _finding(page: Page, finding: Finding, column: int) -> None:
-    label = f"{LABELS[finding.severity]:<{SEVERITY}}{finding.rule}"
-    style = STYLES[finding.severity]
-    indent = page.row(label, finding.summary, column=SEVERITY + column, style=style)
-    if finding.fix.commands:
-        first, *rest = finding.fix.commands[:MAX_COMMANDS]
-        page.lines([f"fix: {first}", *(f"     {command}" for command in rest)], indent=indent)
-    else:
-        page.paragraph(f"fix: {finding.fix.text}", indent=indent)
-    page.lines((f"check: {command}" for command in finding.fix.check[:1]), indent=indent)
-
-
-def _hint(page: Page, diagnosis: Diagnosis) -> None:
-    ruled = next((each for each in diagnosis.findings if HERE not in each.confirmed_on), None)
-    if ruled:
-        page.paragraph(f"Details: rocsteady doctor --explain {ruled.rule}")
-    if not diagnosis.machine.torch:
-        page.paragraph("To name the Python used for training: rocsteady doctor --python PATH")
+def render_paste(diagnosis: Diagnosis) -> str:
+    """Draw everything as a block for an issue."""
+    screen = render_diagnosis(diagnosis, width=PASTE_WIDTH, colour=False, everything=True)
+    lines = [line for line in screen.splitlines() if line]
+    if len(lines) > PASTE_LINES:
+        lines = [*lines[: PASTE_LINES - 2], "...", lines[-1]]
+    head = f"rocsteady {diagnosis.rocsteady} doctor -v"
+    return "\n".join(["```text", head, *lines, "```", ""])
 
 
 FACT_LABEL = 20

@@ -221,7 +221,7 @@ def _sentences(result: DrillResult) -> list[str]:
     sentences = [f"The script survived {survived} of {plural(len(result.faults), 'fault')}{again}."]
     if not result.can_resume and any(fault.fired for fault in result.faults):
         sentences.append(
-            "rocsteady does not know how this script resumes. Without that, it can only be started"
+            "No way to resume this script is known. Without one, it can only be started"
             " again from the beginning, which rocsteady does not do on its own after real progress."
             " Set [resume] in rocsteady.toml."
         )

@@ -123,6 +123,7 @@ class Page:
         from rich.console import Console  # noqa: PLC0415 - 30 ms, and many commands show no page
 
         self.width = max(NARROW, min(width, WIDE))
+        self.colour = colour
         self._drawn = io.StringIO()
         self._console = Console(
             file=self._drawn,

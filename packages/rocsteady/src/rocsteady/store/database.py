@@ -109,6 +109,7 @@ JOURNAL: Migrations = (
             DEFAULT '{"version":1,"value":{}}'""",
     ),
     ("ALTER TABLE incidents ADD COLUMN blame TEXT",),
+    ("ALTER TABLE messages ADD COLUMN event TEXT NOT NULL DEFAULT ''",),
 )
 MEMORY: Migrations = (
     (

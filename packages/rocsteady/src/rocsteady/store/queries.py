@@ -33,7 +33,7 @@ from rocsteady.store.values import (
 )
 from rocsteady.system.root import well_formed
 
-FAILURES_SINCE, GAUGES_SINCE, BLAME_SINCE = 2, 3, 4  # format of the journal
+FAILURES_SINCE, GAUGES_SINCE, BLAME_SINCE, EVENTS_SINCE = 2, 3, 4, 5  # format of the journal
 RATE_OVER = 15 * 60.0  # seconds of late progress that a rate is taken from
 STALLED_AFTER, STALLED_STEPS = 30.0, 20  # seconds without progress; also so many usual steps
 DOUBTED_AFTER, DOUBTED_STEPS = 10.0, 3  # the same after a verdict that it does not move
@@ -163,7 +163,8 @@ def _messages(connection: sqlite3.Connection, run: Run) -> tuple[MessageRecord, 
     """Return what was said of a run, and of the journal itself meanwhile: what it lost."""
     where = "WHERE run = ? OR (run IS NULL AND at BETWEEN ? AND ?) ORDER BY id"
     end = float("inf") if run.ended is None else run.ended
-    return select(connection, MessageRecord, where, run.id, run.started, end)
+    missing = ("event",) if database.version(connection) < EVENTS_SINCE else ()
+    return select(connection, MessageRecord, where, run.id, run.started, end, without=missing)
 
 
 def _line(connection: sqlite3.Connection, run: Run, here: Identity, now: float) -> RunLine:

@@ -18,13 +18,13 @@ from rocsteady.model import (
     Next,
     Observation,
     Outcome,
+    RunEvent,
     RunOutcome,
     RunState,
     Strategy,
     Value,
 )
 
-INJECTED = "faults are injected into this run"  # how the message begins that says so
 FALLBACK = re.compile(r"(?:option|way)-(\d+)")  # "way": until November 2026
 
 
@@ -109,6 +109,7 @@ class DecisionRecord(Value, frozen=True, kw_only=True):
 class MessageRecord(Value, frozen=True, kw_only=True):
     run: int | None = None
     text: str
+    event: RunEvent = RunEvent.NOTE
     at: float
 
 

@@ -13,9 +13,9 @@ from rocsteady.system import bounded_call
 
 
 class Detached:
-    def __init__(self, child: subprocess.Popen[bytes], how: str) -> None:
+    def __init__(self, child: subprocess.Popen[bytes], *, survives_logout: bool) -> None:
         self.pid = child.pid
-        self.how = how
+        self.survives_logout = survives_logout  # else that depends on the system's settings
         self._child = child
 
     def has_ended(self) -> bool:
@@ -49,20 +49,16 @@ def start_session(
 def start_detached(
     command: Sequence[str], environment: Mapping[str, str], folder: Path, output: Path
 ) -> Detached:
-    """Start it in a scope of the user's service manager, or say that there is none."""
+    """Start it in a scope of the user's service manager, if there is one."""
     manager = Path(environment.get("XDG_RUNTIME_DIR", "")) / "systemd" / "private"
     runner = shutil.which("systemd-run")
-    how = (
-        "in its own session; there is no user service manager here, so if logging out kills your"
-        " processes, it kills this one too"
-    )
     words = list(command)
-    if runner and environment.get("XDG_RUNTIME_DIR") and manager.exists():
+    managed = bool(runner and environment.get("XDG_RUNTIME_DIR") and manager.exists())
+    if runner and managed:
         words = [runner, "--user", "--scope", "--quiet", "--collect", "--", *words]
-        how = "in a scope of your service manager, which survives logging out"
     child = start_session(words, environment, folder, output)
     child.returncode = 0  # it is not ours to wait for
-    return Detached(child, how)
+    return Detached(child, survives_logout=managed)
 
 
 def ask_to_end(pid: int, is_it: Callable[[], bool]) -> bool:

@@ -219,8 +219,7 @@ class Child:
     def tell(self, line: str) -> None:
         """Show one line of our own on stderr, without ever waiting for it."""
         if self._wiring.complaints is not None:
-            start = "\n" if self._wiring.complaints.mid_line else ""
-            self._wiring.complaints.put(f"{start}{line}\n".encode(errors="replace"))
+            self._wiring.complaints.put_line(f"{line}\n".encode(errors="replace"))
 
     def flush(self, within: float) -> bool:
         """Wait until the log has all that was printed so far, as long as the disk moves."""

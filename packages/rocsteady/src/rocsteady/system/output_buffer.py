@@ -9,6 +9,7 @@ first that found no room until the place has caught up, so that what is shown ha
 from __future__ import annotations
 
 import os
+import re
 import select
 import threading
 import time
@@ -19,6 +20,8 @@ PIECE = 256 * 1024  # bytes written at once
 STRIDE = 64 * 1024  # bytes in one system call, after which progress can be seen
 RETRY = 0.2  # seconds after a failed write to a place that lasts
 GATHER = 0.004  # seconds in which small writes become one
+LINE = 4096  # bytes of a line that is not ended yet
+MOVES = re.compile(rb"\x1b\[[0-9;?]*[A-HJ-ln-z]")  # whatever moves the cursor or clears, no colours
 
 
 class WritePatience:
@@ -55,6 +58,8 @@ class OutputBuffer:
         self.untold = 0  # those of them that no notice in their place speaks of
         self.dead = False  # nothing is written any more
         self.mid_line = False  # the last byte taken did not end a line
+        self._line = b""  # since its last end
+        self._drawn = b""  # what a terminal shows of it, if it is drawn over and over
         self.descriptor = descriptor
         self._notice = notice  # what to write where bytes are missing
         self._lasting = lasting  # a failed write is not the end of it: a disk, not a reader
@@ -83,8 +88,29 @@ class OutputBuffer:
                 return
             self._waiting += chunk
             self.mid_line = not self._waiting.endswith(b"\n")
+            self._draw(chunk)
             if self._idle:
                 self._changed.notify()
+
+    def put_line(self, line: bytes) -> None:
+        """Put whole lines of our own between those of others.
+
+        On a terminal, a progress bar that is being drawn moves below them and stays a bar.
+        """
+        drawn = self._drawn
+        if not self.mid_line:
+            self.put(line)
+        elif drawn and os.isatty(self.descriptor):
+            self.put(b"\r\x1b[K" + line + drawn)
+        else:
+            self.put(b"\n" + line)
+
+    def _draw(self, chunk: bytes) -> None:
+        """Know the line that is being drawn over and over; a bar begins with a carriage return."""
+        last = (self._line + chunk).rpartition(b"\n")[2][-LINE:]
+        self._line = last
+        drawn = last.rstrip(b"\r").rpartition(b"\r")[2]
+        self._drawn = drawn if b"\r" in last and not MOVES.search(drawn) else b""
 
     def flush(self, within: float) -> bool:
         """Wait until everything is written, as long as something moves."""

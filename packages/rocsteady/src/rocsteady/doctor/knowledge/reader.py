@@ -30,7 +30,7 @@ from rocsteady.doctor.knowledge.hardware import (
     Wheels,
 )
 from rocsteady.doctor.knowledge.rules import PLACEHOLDER, Rule, is_range, leaves, problems
-from rocsteady.doctor.knowledge.values import Fix, Source
+from rocsteady.doctor.knowledge.values import Area, Fix, Source
 from rocsteady.errors import KnowledgeError
 from rocsteady.model import Value
 from rocsteady.store.user_folders import config_folder
@@ -80,6 +80,20 @@ class Knowledge(Value, frozen=True, kw_only=True):
         """Return the newest ROCm that a row of wheels covers."""
         rows = (*self.wheels, *self.indexes)
         return max((Version(wheel.rocm) for wheel in rows), default=Version("0"))
+
+
+# By the files of rules; those about the GPUs are not listed.
+AREAS = {
+    "kernel": Area.DRIVER,
+    "windows": Area.DRIVER,
+    "wsl": Area.DRIVER,
+    "limits": Area.MEMORY,
+    "allocator": Area.SETTINGS,
+    "variables": Area.SETTINGS,
+    "libraries": Area.PYTORCH,
+    "miopen": Area.PYTORCH,
+    "wheels": Area.PYTORCH,
+}
 
 
 class Document(NamedTuple):
@@ -271,9 +285,9 @@ def load_knowledge(
         "name",
     )
     rules = [
-        entry
+        (where, msgspec.structs.replace(rule, area=AREAS.get(Path(document.file).stem, rule.area)))
         for document in data.documents("rules", "rule")
-        for entry in data.entries(document, "rule", Rule)
+        for where, rule in data.entries(document, "rule", Rule)
     ]
     own_variables = data.with_own({}, "variable", lambda it: it.name, Variable)
     data.own -= len(own_variables)  # judged below, with the names that they refer to

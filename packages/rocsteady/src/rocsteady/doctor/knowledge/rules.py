@@ -13,7 +13,7 @@ from functools import lru_cache
 import msgspec
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 
-from rocsteady.doctor.knowledge.values import Confidence, Effect, Entry, Fix, Severity
+from rocsteady.doctor.knowledge.values import Area, Confidence, Effect, Entry, Fix, Severity
 from rocsteady.model import Value
 
 Scalar = bool | int | float | str
@@ -46,6 +46,7 @@ class Rule(Entry, frozen=True, kw_only=True):
     id: str
     title: str  # one line, for lists
     severity: Severity
+    area: Area = Area.GPU  # the reader fills it in, by the file
     when: Condition
     summary: (
         str  # one or two sentences; {fact}, {seen} (by checks) and {set} (variables) are filled

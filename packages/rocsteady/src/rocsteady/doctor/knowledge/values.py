@@ -80,6 +80,16 @@ class Step(Value, frozen=True, kw_only=True):
     gpus: tuple[str, ...] = ()  # architectures or families that it is for; none: for any
 
 
+class Area(Enum):
+    """The part of a machine that a rule is about."""
+
+    GPU = "GPU"
+    DRIVER = "Driver"
+    MEMORY = "Memory"
+    SETTINGS = "Settings"
+    PYTORCH = "PyTorch"
+
+
 class Fix(Step, frozen=True, kw_only=True):
     """What a person should do. What the program does by itself is a remedy."""
 
