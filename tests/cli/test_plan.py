@@ -194,7 +194,7 @@ def test_a_file_for_elsewhere_says_what_of_an_option_it_lacks(cli: Rocsteady) ->
     ended = cli("plan", "--export", "slurm", "--force")  # it may be run twice
     refused = cli("plan", "--export", "slurm", "--option", "1", "--force")
 
-    assert "these settings of option 2 are not exported: workers=0." in ended.err
+    assert "these settings of option 2 are not exported: num_workers=0." in ended.err
     assert (ended.code, refused.code) == (0, 2)
     assert "option 1 uses this machine's CPU" in refused.err
 

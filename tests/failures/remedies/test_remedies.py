@@ -386,7 +386,7 @@ def test_without_a_checkpoint_a_fresh_process_is_refused_and_it_is_said_why(
     cannot = situations("oom-fragmentation", can_resume=False)
     none = situations("oom-fragmentation", checkpoints=0)
 
-    assert "does not know how" in refused("fresh-process", cannot)
+    assert "no way to resume" in refused("fresh-process", cannot)
     assert refused("fresh-process", none) == (
         "there is no checkpoint: every process would start at step 0"
     )
