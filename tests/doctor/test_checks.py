@@ -191,15 +191,15 @@ DEVICES = (visible_devices_conflict, visible_devices_fewer)
         ({ROCR: "0", HIP: ""}, (), ()),
         (
             {ROCR: "0,1", HIP: "0,1,2"},  # torch raises RuntimeError
-            (f"{ROCR}=0,1 leaves 2, and {HIP}=0,1,2 asks for others",),
+            (f"{HIP}=0,1,2 numbers the 2 GPUs left by {ROCR}=0,1 from 0",),
             (),
         ),
         (
             {ROCR: "1", HIP: "1"},  # leaves nothing
-            (f"{ROCR}=1 leaves 1, and {HIP}=1 asks for others",),
+            (f"{HIP}=1 numbers the GPU left by {ROCR}=1 from 0",),
             (),
         ),
-        ({ROCR: "1", CUDA: "1"}, (f"{ROCR}=1 leaves 1, and {CUDA}=1 asks for others",), ()),
+        ({ROCR: "1", CUDA: "1"}, (f"{CUDA}=1 numbers the GPU left by {ROCR}=1 from 0",), ()),
         ({ROCR: "1", HIP: "0", CUDA: "1"}, (), ()),  # the CUDA name is not read
         (
             {ROCR: "0,1", CUDA: "0,1,2"},  # torch does not refuse this

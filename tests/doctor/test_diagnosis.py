@@ -14,7 +14,7 @@ from rocsteady.doctor.diagnosis import CHECKS, diagnose, probe_findings
 from rocsteady.doctor.facts import Facts
 from rocsteady.doctor.knowledge.reader import Knowledge
 from rocsteady.doctor.knowledge.rules import Condition, Rule
-from rocsteady.doctor.knowledge.values import Confidence, Fix, Severity
+from rocsteady.doctor.knowledge.values import Area, Confidence, Fix, Severity
 from rocsteady.doctor.machine.machine import Machine
 from rocsteady.doctor.machine.system import SetVariable
 from rocsteady.doctor.machine.view import Unread
@@ -62,6 +62,7 @@ def test_a_crashing_check_is_a_finding_about_us_and_the_rest_still_run(recorded:
     about_us = Finding(
         rule="wheel-lacks-arch",
         severity=Severity.NOTES,
+        area=Area.PYTORCH,
         summary=(
             "This rule's check crashed, which is a bug in rocsteady: "
             "ZeroDivisionError('over nothing')"

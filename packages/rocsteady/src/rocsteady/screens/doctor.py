@@ -179,8 +179,8 @@ def _finding(finding: Finding, width: int, *, everything: bool) -> Iterator[Piec
     summary = finding.summary if everything else first_sentence(finding.summary)
     label = LABELS[finding.severity]
     first, *rest = wrapped(f"{label} {summary}", width)
-    lines = [((label, STYLES[finding.severity]), (first.removeprefix(label), ""))]
-    lines += [((line, ""),) for line in rest]
+    head = ((label, STYLES[finding.severity]), (first.removeprefix(label), ""))
+    lines: list[tuple[tuple[str, str], ...]] = [head, *(((line, ""),) for line in rest)]
     gap = width - sum(len(text) for text, _ in lines[-1]) - len(finding.rule)
     if gap >= GAP:
         lines[-1] = (*lines[-1], (" " * gap, ""), (finding.rule, DIM))
