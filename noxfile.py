@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import sys
+from hashlib import sha256
 from pathlib import Path
 
 import nox
@@ -289,6 +291,87 @@ def build(session: nox.Session) -> None:
     session.run(*doctor, external=True, success_codes=DOCTOR_ENDS_WITH)
     session.run(*doctor, "--list", external=True)
     session.run(*doctor, "--json", external=True, success_codes=DOCTOR_ENDS_WITH)
+
+
+@nox.session
+def release(session: nox.Session) -> None:
+    """Build what is published, twice; check it; install it as people do. The result is in dist/."""
+    _install(session, "build", "check-wheel-contents", "cyclonedx-bom", "hatchling>=1.27", "twine")
+    _check_versions(session)
+    dist, elsewhere = HERE / "dist", Path(session.create_tmp()) / "again"
+    for folder in (dist, elsewhere):
+        shutil.rmtree(folder, ignore_errors=True)
+    shutil.copytree(HERE / "packages", elsewhere / "packages")  # another path, other times
+    for packages, target in ((HERE / "packages", dist), (elsewhere / "packages", elsewhere)):
+        for name in PACKAGES:
+            words = ("--no-isolation", "--outdir", str(target), str(packages / name))
+            session.run("python", "-m", "build", *words, silent=True)
+    files = sorted(path for path in dist.iterdir() if path.suffix in (".whl", ".gz"))
+    for path in files:
+        digests = [sha256(each.read_bytes()).hexdigest() for each in (path, elsewhere / path.name)]
+        session.log(f"{digests[0]}  {path.name}")
+        if len(set(digests)) > 1:
+            session.error(f"{path.name} is different when it is built again")
+    session.run("twine", "check", "--strict", *map(str, files))
+    session.run("check-wheel-contents", *(str(path) for path in files if path.suffix == ".whl"))
+    _install_as_people_do(session, dist)
+    sbom = ("environment", _program(WHEEL_VENV, "python"), "--output-file", str(dist / "sbom.json"))
+    session.run("cyclonedx-py", *sbom)
+    session.run("pytest", "-q", "-m", "slow or not slow", "tests/run/test_versions_together.py")
+
+
+def _check_versions(session: nox.Session) -> None:
+    """Fail if what must be the same version is not."""
+    command, library = HERE / "packages" / "rocsteady", HERE / "packages" / "rocsteady-train"
+    told = {
+        name: re.findall(pattern, path.read_text(encoding="utf-8"))
+        for name, path, pattern in (
+            ("command", command / "src/rocsteady/__init__.py", r'__version__ = "(.+)"'),
+            ("library", library / "src/rocsteady_train/__init__.py", r'__version__ = "(.+)"'),
+            ("pin", command / "pyproject.toml", r"rocsteady-train==([^\"]+)\""),
+            ("checkout", HERE / "pyproject.toml", r'^version = "(.+)"'),
+        )
+    }
+    if len({tuple(each) for each in told.values()}) > 1:
+        session.error(f"versions differ: {told}")
+
+
+def _install_as_people_do(session: nox.Session, dist: Path) -> None:
+    """Install from the files in a folder, each time where there is nothing else."""
+    home = Path(session.create_tmp()) / "home"
+    shutil.rmtree(home, ignore_errors=True)
+    home.mkdir()
+    env = {
+        "HOME": str(home),
+        "PIP_FIND_LINKS": " ".join([str(dist), os.environ.get("PIP_FIND_LINKS", "")]),
+        "UV_FIND_LINKS": str(dist),
+        "UV_PRERELEASE": "allow",
+        "PIP_PRE": "1",
+    }
+    python = _new_venv(session, WHEEL_VENV)
+    session.run(python, "-m", "pip", "install", "-qq", "rocsteady", env=env, external=True)
+    _check_packages(session, python)
+    library = _new_venv(session, HERE / ".ci" / "train-venv")
+    session.run(library, "-m", "pip", "install", "-qq", "rocsteady-train", env=env, external=True)
+    session.run(library, "-c", "import rocsteady_train", external=True)
+
+    def doctor(*command: str) -> None:
+        words = (*command, "doctor")
+        session.run(*words, external=True, env=env, success_codes=DOCTOR_ENDS_WITH)
+
+    doctor(_program(WHEEL_VENV, "rocsteady"))
+    if shutil.which("uv"):
+        doctor("uvx", "rocsteady")
+        session.run("uv", "tool", "install", "rocsteady", external=True, env=env)
+        doctor(str(home / ".local/bin/rocsteady"))
+        session.run("uv", "tool", "uninstall", "rocsteady", external=True, env=env)
+    else:
+        session.warn("uv: NOT RUN, it is not here")
+    if shutil.which("pipx"):
+        session.run("pipx", "install", "rocsteady", external=True, env=env)
+        doctor(str(home / ".local/bin/rocsteady"))
+    else:
+        session.warn("pipx: NOT RUN, it is not here")
 
 
 def _check_packages(session: nox.Session, python: str) -> None:

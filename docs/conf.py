@@ -7,7 +7,7 @@ reads, so that a page cannot say anything else than the doctor does.
 from __future__ import annotations
 
 import ast
-import re
+import sys
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
@@ -40,24 +40,15 @@ html_copy_source = False
 html_show_sphinx = False
 
 HERE = Path(__file__).parent
+sys.path.insert(0, str(HERE))
+from gpu_pages import plain, source_line, write, write_gpu_pages  # noqa: E402 - beside this file
+
 SOURCE = HERE.parent / "packages" / "rocsteady-train" / "src" / "rocsteady_train"
 SEVERITIES = {
     Severity.BLOCKS: "Do not expect training to work until this is fixed.",
     Severity.RISKS: "Training may work, but this is known to slow, hang or corrupt it.",
     Severity.NOTES: "Worth knowing; does no harm.",
 }
-
-
-def plain(text: str) -> str:
-    """Keep a text from the knowledge base from being read as Markdown."""
-    return re.sub(r"([\\`*_{}\[\]<>#|$])", r"\\\1", " ".join(text.split()))
-
-
-def source_line(source: Source) -> str:
-    """Name a source so that it can be found even if its address dies."""
-    number = f" #{source.number}" if source.number is not None else ""
-    words = plain(f"{source.owner}/{source.name}{number}: {source.title} ({source.date})")
-    return f"{words} <{source.url}>" if source.url else words
 
 
 def rules_page(rules: Iterable[Rule], sources: Mapping[str, Source]) -> Iterator[str]:
@@ -266,11 +257,7 @@ def method_section(owner: str, method: ast.FunctionDef) -> Iterator[str]:
 
 
 def write_page(name: str, paragraphs: Iterable[str]) -> None:
-    """Write a page, but leave an equal one alone, so that nothing is built twice."""
-    page = HERE / "reference" / name
-    text = "\n\n".join(paragraphs) + "\n"
-    if not page.exists() or page.read_text(encoding="utf-8") != text:
-        page.write_text(text, encoding="utf-8")
+    write(HERE / "reference", [(name, "\n\n".join(paragraphs))])
 
 
 knowledge = load_knowledge()
@@ -286,3 +273,4 @@ write_page(
     options_page(load_other_options(), load_offers(), load_speeds(), knowledge.sources),
 )
 write_page("api.md", api_page({"Loop": "loop/loop", "Checkpointer": "checkpoints/checkpointer"}))
+write_gpu_pages()

@@ -30,6 +30,7 @@ from rocsteady.screens.doctor import (
 from rocsteady.screens.screen import json_text, layout, show, show_json, tell, without_secrets
 from rocsteady.store.identity import machine_fingerprint
 from rocsteady.store.machine_history import memory_to_read
+from rocsteady.store.policy import read_policy
 from rocsteady.store.redaction import redactor_here
 from rocsteady.suggestions import no_such
 
@@ -91,6 +92,12 @@ class DoctorGroup(CommandGroup):
 @click.option(
     "--paste", is_flag=True, help="Print a block for an issue: everything, without names."
 )
+@click.option(
+    "--share",
+    "shares",
+    is_flag=True,
+    help="Show what this machine tried and how it went, as counts, and open a form to share it.",
+)
 @click.option("--strict", is_flag=True, help="Also exit with code 1 for risks.")
 @click.option(
     "--fleet",
@@ -111,6 +118,7 @@ def command(  # noqa: PLR0913 - one argument an option
     recording: Path | None,
     verbose: bool,
     paste: bool,
+    shares: bool,
     strict: bool,
     fleet: bool,
 ) -> None:
@@ -137,6 +145,14 @@ def command(  # noqa: PLR0913 - one argument an option
     if facts:
         _show_facts(machine, knowledge, as_json=as_json)
         return
+    if shares:
+        from rocsteady.cli.share import share, shared_names, tried_here  # noqa: PLC0415 - as above
+
+        share(machine, [] if root else tried_here(machine, knowledge, shared_names()))
+        return
+    policy = read_policy()
+    if policy.path:
+        tell(f"rocsteady: policy {policy.path}: {policy.words}")
     seen = memory_to_read().observations(machine_fingerprint()) if root is None else ()
     diagnosis = diagnose(machine, knowledge, observations=seen)
     if as_json:

@@ -34,7 +34,7 @@ from rocsteady.errors import (
     RocsteadyError,
 )
 from rocsteady.exit_codes import PERSON_NEEDED
-from rocsteady.failures.remedy import load_remedies
+from rocsteady.failures.remedy import RETRY, load_remedies
 from rocsteady.model import RunOutcome
 from rocsteady.plan.saved_plan import command_of, planned, stop_of
 from rocsteady.run.existing_checkpoints import Choice
@@ -56,6 +56,7 @@ from rocsteady.screens.screen import tell
 from rocsteady.store.journal import Journal
 from rocsteady.store.location import Place, existing_places, find_place
 from rocsteady.store.machine_history import Memory
+from rocsteady.store.policy import Mode, read_policy
 from rocsteady.store.redaction import shown_command
 from rocsteady.store.run_names import check_name
 from rocsteady.store.values import RunLine
@@ -211,6 +212,7 @@ def command(ctx: click.Context, /, **chosen: Any) -> None:  # noqa: ANN401 - Run
     """
     options = RunOptions(**chosen, from_scratch=chosen["resume"] == NEVER)
     _check(options)
+    options = _allowed(options)
     folder = _folder(options)
     typed = bool(options.command)
     if options.plan is not None:
@@ -360,6 +362,35 @@ def _check(options: RunOptions) -> None:
         raise click.UsageError("--resume RUN uses that run's own command and name; leave yours out")
     if options.plan is not None and options.start_with:
         raise click.UsageError("--plan has its own settings and cannot be combined with --with")
+
+
+def _allowed(options: RunOptions) -> RunOptions:
+    """Return the options as the administrator's policy allows them."""
+    policy = read_policy()
+    if not policy.path:
+        return options
+    known, allowed = load_remedies(), policy.workarounds
+    for each in allowed or ():
+        if each not in known:
+            raise JobError(f"{policy.path}: workarounds: {no_such('workaround', each, known)}")
+    if allowed is None:
+        allowed = tuple(known)
+    if policy.mode is not Mode.FULL:
+        allowed = (RETRY,)
+        if options.plan is not None:
+            raise click.UsageError(f"--plan is not allowed here by {policy.path}")
+    for each in options.start_with:
+        if each not in allowed:
+            raise click.UsageError(f"--with {each} is not allowed here by {policy.path}")
+    if not options.without_terminal:
+        tell(f"rocsteady: policy {policy.path}: {policy.words}")
+    chosen = tuple(each for each in options.allow or allowed if each in allowed)
+    return msgspec.structs.replace(
+        options,
+        observe=options.observe or policy.mode is Mode.OBSERVE,
+        no_remedies=options.no_remedies or not chosen,
+        allow=chosen,
+    )
 
 
 def _check_free(name: str | None, journal: Journal) -> None:

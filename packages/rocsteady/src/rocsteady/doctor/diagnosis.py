@@ -27,6 +27,7 @@ from rocsteady.doctor.checks import (
 )
 from rocsteady.doctor.condition_match import Answers, CannotTell, Match, Matcher, Seen
 from rocsteady.doctor.facts import FACTS, Facts, Scalar, gather
+from rocsteady.doctor.gpu_reports import page_line
 from rocsteady.doctor.knowledge.gpu_names import card_name, describe, gfx_of
 from rocsteady.doctor.knowledge.reader import Knowledge, load_knowledge, own_folder
 from rocsteady.doctor.knowledge.rules import PLACEHOLDER, Rule
@@ -103,6 +104,7 @@ def diagnose(
         knowledge=knowledge_state(
             knowledge, machine, today=today, fired=(finding.rule for finding in findings)
         ),
+        more=page_line(next(iter(map(str, facts.values("gpu.gfx"))), ""), knowledge),
     )
 
 

@@ -109,7 +109,7 @@ def _offer(
     problems = tuple(_problems(wheel, machine, knowledge, gfx, system))
     if isinstance(wheel, WheelIndex):
         devices = ",".join(f"device-{each}" for each in gfxs if each in wheel.arches)
-        title, torch = wheel.title, _span(wheel.torch)
+        title, torch = wheel.title, version_span(wheel.torch)
         official = gfx in wheel.tested.get(system, ())
         install = f"pip install --index-url {wheel.address} 'torch[{devices}]{wheel.pin}'"
     else:
@@ -176,7 +176,7 @@ def _facts(wheel: WheelRelease | WheelIndex, gfx: str, system: str) -> Facts:
     return facts
 
 
-def _span(versions: str) -> str:
+def version_span(versions: str) -> str:
     """Spell >=2.12,<2.15 as people do: 2.12 to 2.14."""
     first, last = versions.removeprefix(">=").partition(",")[0], _newest(versions)
     last = last.removesuffix(".0")

@@ -96,6 +96,7 @@ class Diagnosis(Value, frozen=True, kw_only=True):
     facts_read: int
     rules_checked: int
     knowledge: KnowledgeState = KnowledgeState(version="", age_days=0)  # "": of an older rocsteady
+    more: str = ""  # where the page about its GPU is; "" if that would have nothing to say
 
     def having(self, severity: Severity) -> tuple[Finding, ...]:
         return tuple(finding for finding in self.findings if finding.severity is severity)

@@ -108,6 +108,8 @@ def _drawn(
         page.row("    also", ", ".join(also), column=LABEL, style=DIM)
     if everything:
         _checked(page, diagnosis)
+    if diagnosis.more:
+        page.row("    more", diagnosis.more, column=LABEL, style=DIM)
     page.line()
     more = (hidden or diagnosis.unchecked) and not everything
     verdict, counts = _expectation(diagnosis), _counts(diagnosis)

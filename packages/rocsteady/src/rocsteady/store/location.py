@@ -22,6 +22,7 @@ from pathlib import Path
 from rocsteady.errors import JournalError
 from rocsteady.model import Value
 from rocsteady.store.identity import fingerprint
+from rocsteady.store.policy import read_policy
 from rocsteady.store.user_folders import state_folder
 from rocsteady.store.writer import sync_folder
 from rocsteady.system.disk_root import DiskRoot
@@ -71,7 +72,7 @@ def find_place(
     folder = _first_usable(folders, notes)
     database, wal = folder, True
     if is_network(kind := filesystem(folder), folder):
-        database, wal = _local(folder, folders[1], kind, filesystem, notes)
+        database, wal = _local(folder, folders[-2], kind, filesystem, notes)
     memory, memory_writable = _memory(state, notes)
     return Place(
         folder=folder,
@@ -96,10 +97,11 @@ def existing_places(
     recorded elsewhere.
     """
     state = state or state_folder()
-    own, in_state, last = _folders(project, state, temporary)
+    folders = _folders(project, state, temporary)
+    own, in_state = folders[0], folders[-2]
     memory = state / MEMORY
     places, notes = [], []
-    for folder in (own, in_state, last):
+    for folder in folders:
         if not os.path.lexists(folder / DATABASE):
             continue
         try:
@@ -182,14 +184,20 @@ def _refuse_foreign(folder: Path) -> int:
     return facts.st_mode
 
 
-def _folders(project: Path, state: Path, temporary: Path | None) -> tuple[Path, Path, Path]:
-    """Return where a journal may lie, best first: in the project, at home, in the temporary one."""
+def _folders(project: Path, state: Path, temporary: Path | None) -> tuple[Path, ...]:
+    """Return where a journal may lie, best first: in the project, at home, in the temporary one.
+
+    An administrator's folder comes before all of them.
+    """
     project, temporary = project.absolute(), temporary or Path(tempfile.gettempdir())
     own = f"{project.name or 'root'}-{fingerprint(str(project))[:12]}"  # found by a person, unique
-    return project / FOLDER, state / "projects" / own, temporary / f"{_user_name()}-{own}"
+    users = f"{_user_name()}-{own}"
+    journals = read_policy().journals
+    first = (journals / users,) if journals else ()
+    return *first, project / FOLDER, state / "projects" / own, temporary / users
 
 
-def _first_usable(folders: tuple[Path, Path, Path], notes: list[str]) -> Path:
+def _first_usable(folders: tuple[Path, ...], notes: list[str]) -> Path:
     for number, folder in enumerate(folders):
         try:
             make_private(folder)

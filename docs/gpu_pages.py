@@ -1,0 +1,283 @@
+"""The pages about single GPUs, made from the knowledge base and from what people shared.
+
+``python docs/gpu_pages.py`` writes docs/gpus/; the documentation does the same when it is built.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+
+from rocsteady.doctor.diagnosis import doctors_knowledge
+from rocsteady.doctor.gpu_reports import GpuReports, gpu_reports, mentions, short_name
+from rocsteady.doctor.knowledge.failures import KnownFailure, load_failures
+from rocsteady.doctor.knowledge.hardware import Arch, WheelIndex, WheelRelease
+from rocsteady.doctor.knowledge.observations import (
+    FALSE_SHARE,
+    FEWEST_PEOPLE,
+    Cell,
+    can_be_stated,
+    load_cells,
+    share,
+)
+from rocsteady.doctor.knowledge.reader import Knowledge
+from rocsteady.doctor.knowledge.rules import PLACEHOLDER, Rule, leaves
+from rocsteady.doctor.knowledge.values import Severity, Source
+from rocsteady.doctor.knowledge_state import last_checked
+from rocsteady.doctor.torch_offers import version_span
+
+HERE = Path(__file__).parent
+SYSTEMS = {"linux": "Linux", "wsl": "WSL2", "windows": "Windows"}
+LABELS = {Severity.BLOCKS: "blocks training", Severity.RISKS: "risk", Severity.NOTES: "note"}
+BELOW = ("kernel.", "driver.", "gpu.firmware", "firmware.", "kernel")  # facts below ROCm
+
+
+def plain(text: str) -> str:
+    """Keep a text from the knowledge base from being read as Markdown."""
+    return re.sub(r"([\\`*_{}\[\]<>#|$])", r"\\\1", " ".join(text.split()))
+
+
+def source_line(source: Source) -> str:
+    """Name a source so that it can be found even if its address dies."""
+    number = f" #{source.number}" if source.number is not None else ""
+    words = plain(f"{source.owner}/{source.name}{number}: {source.title} ({source.date})")
+    return f"{words} <{source.url}>" if source.url else words
+
+
+def link(source: Source) -> str:
+    """Name a source briefly, with its address and its day."""
+    number = f"#{source.number}" if source.number is not None else ""
+    name = plain(f"{source.owner}/{source.name}{number}")
+    return f"[{name}]({source.url}) ({source.date})" if source.url else f"{name} ({source.date})"
+
+
+class GpuPages:
+    """All pages, by the file that each is written to."""
+
+    def __init__(self, knowledge: Knowledge, cells: tuple[Cell, ...]) -> None:
+        self.knowledge = knowledge
+        self.failures: Mapping[str, KnownFailure] = load_failures().kinds
+        self.reports = [gpu_reports(gfx, knowledge, cells) for gfx in knowledge.arches]
+        texts = [source.title for source in knowledge.sources.values()]
+        texts += [rule.why for rule in knowledge.rules.values()]
+        self._text = "\n".join(texts)
+
+    def files(self) -> Iterator[tuple[str, str]]:
+        """Yield the name and the text of each file."""
+        yield "index.md", "\n\n".join(self._index())
+        for reports in self.reports:
+            yield f"{reports.arch.gfx}.md", "\n\n".join(self._page(reports))
+
+    def _index(self) -> Iterator[str]:
+        yield "# GPUs"
+        yield (
+            "What is known of training with PyTorch on single AMD GPUs: builds, kernels, drivers,"
+            " what goes wrong and what helped, with sources. Generated from the knowledge base."
+        )
+        rows = [
+            f"| [{reports.arch.gfx}]({reports.arch.gfx}.md) |"
+            f" {plain(', '.join(_cards(reports.arch)))} |"
+            f" {len(reports.rules)} | {len(reports.threads)} |"
+            f" {sum(cell.people for cell in reports.cells)} |"
+            for reports in self.reports
+        ]
+        head = "| GPU | cards | known problems | threads | people who reported |"
+        yield "\n".join([head, "|---|---|---|---|---|", *rows])
+        pages = "\n".join(reports.arch.gfx for reports in self.reports)
+        yield f"```{{toctree}}\n:hidden:\n\n{pages}\n```"
+
+    def _page(self, reports: GpuReports) -> Iterator[str]:
+        arch = reports.arch
+        name = self._best_known(arch)
+        yield (
+            f'---\nmyst:\n  html_meta:\n    description: "PyTorch training on {name} ({arch.gfx}):'
+            ' builds, kernels, drivers, hangs and workarounds, with sources"\n---'
+        )
+        yield f"# PyTorch training on {plain(name)} ({arch.gfx})"
+        yield (
+            f"{plain(arch.name)}. Cards: {plain(', '.join(_cards(arch)))}."
+            f" {_sources(arch.sources, self.knowledge)}"
+        )
+        yield (
+            "Every statement names its source. None has been confirmed on hardware by rocsteady's"
+            " authors, unless it says so. To check your own machine: `rocsteady doctor`."
+        )
+        yield from self._builds(arch)
+        below = [rule for rule in reports.rules if _is_below_rocm(rule)]
+        above = [rule for rule in reports.rules if not _is_below_rocm(rule)]
+        yield "## Kernel, driver and firmware"
+        yield from self._rules(below, arch)
+        yield "## What goes wrong, and what helps"
+        yield from self._rules(above, arch)
+        yield "## What people reported"
+        yield from self._counts(reports.cells)
+        yield "## Threads"
+        if reports.threads:
+            yield "\n".join(
+                f"- Reported in {link(source)}, not confirmed: {plain(source.title)}"
+                for source in reports.threads
+            )
+        else:
+            yield f"None of the threads that the knowledge base cites names {arch.gfx}."
+
+    def _best_known(self, arch: Arch) -> str:
+        """Return the card that is named most often; one that people have at home comes first."""
+
+        def known(card: str) -> tuple[bool, int]:
+            name = short_name(card)
+            return name.startswith("RX"), mentions(self._text, (name,))
+
+        best = max(_cards(arch), key=known)
+        if short_name(best).startswith(("RX", "MI")):
+            return short_name(best)
+        code_name = arch.name.partition(", ")[2]
+        return ", ".join(dict.fromkeys(filter(None, (code_name, best))))
+
+    def _builds(self, arch: Arch) -> Iterator[str]:
+        yield "## PyTorch builds"
+        if note := " ".join(filter(None, (arch.note, arch.linux_note))):
+            yield f"{plain(note)} {_sources(arch.sources, self.knowledge)}"
+        rows = list(self._build_rows(arch))
+        if rows:
+            head = "| PyTorch | ROCm | from | for | tested by its maker | sources |"
+            yield "\n".join([head, "|---|---|---|---|---|---|", *rows])
+            yield f"To install one: `rocsteady doctor wheels --gpu {arch.gfx}`."
+        else:
+            yield f"No build that the knowledge base lists has code for {arch.gfx}."
+
+    def _build_rows(self, arch: Arch) -> Iterator[str]:
+        wheels: Iterable[WheelRelease | WheelIndex] = (
+            *self.knowledge.indexes,
+            *reversed(self.knowledge.wheels),
+        )
+        for wheel in wheels:
+            systems = wheel.systems if isinstance(wheel, WheelIndex) else ("linux", "wsl")
+            systems = tuple(each for each in systems if not arch.systems or each in arch.systems)
+            if arch.gfx not in wheel.arches or not systems:
+                continue
+            tested = [SYSTEMS[each] for each in systems if _is_tested(wheel, arch.gfx, each)]
+            maker = "AMD" if isinstance(wheel, WheelIndex) else "pytorch.org"
+            yield (
+                f"| {version_span(wheel.torch)} | {wheel.rocm} | {maker} |"
+                f" {', '.join(SYSTEMS[each] for each in systems)} | {', '.join(tested) or 'no'} |"
+                f" {_links(wheel.sources, self.knowledge)} |"
+            )
+
+    def _rules(self, rules: list[Rule], arch: Arch) -> Iterator[str]:
+        if not rules:
+            yield f"The knowledge base has nothing about {arch.gfx} here."
+        for rule in rules:
+            label = LABELS[rule.severity]
+            yield f"### {plain(_without_placeholders(rule.title, arch.gfx))} ({label})"
+            yield plain(_without_placeholders(rule.why, arch.gfx))
+            kinds = [self.failures[kind].title for kind in rule.leads_to if kind in self.failures]
+            if kinds:
+                yield f"It can show as: {plain('; '.join(kinds))}."
+            yield f"What helps: {plain(_without_placeholders(rule.fix.text, arch.gfx))}"
+            if rule.fix.commands:
+                commands = (_without_placeholders(line, arch.gfx) for line in rule.fix.commands)
+                yield "\n".join(["```text", *commands, "```"])
+            versions = ", ".join(f"{name} {span}" for name, span in rule.valid.items())
+            since = min(self.knowledge.sources[key].date for key in rule.sources)
+            checked = last_checked(rule, self.knowledge.sources)
+            confirmed = ", ".join(rule.confirmed_on)
+            yield " ".join(
+                filter(
+                    None,
+                    (
+                        f"Since {since}, last checked {checked}.",
+                        f"Known for {plain(versions)}." if versions else "",
+                        f"Confirmed on {plain(confirmed)}." if confirmed else "",
+                        f"`rocsteady doctor --explain {rule.id}`.",
+                        _sources(rule.sources, self.knowledge),
+                    ),
+                )
+            )
+
+    def _counts(self, cells: tuple[Cell, ...]) -> Iterator[str]:
+        if not cells:
+            yield (
+                "Nobody has shared what this GPU did yet. `rocsteady doctor --share` shows what it"
+                " would share, and sends nothing."
+            )
+            return
+        yield (
+            "Shared with `rocsteady doctor --share`. Each person counts once in a row. A failure"
+            f" is listed if at least {FEWEST_PEOPLE} people had it; the range is where the share"
+            f" lies (95 %, allowing for {FALSE_SHARE:.0%} of false reports)."
+        )
+        for cell in cells:
+            yield f"**{cell.system}, PyTorch {cell.torch}, ROCm {cell.rocm or 'none'}:** " + (
+                f"{cell.people} people, {cell.first} to {cell.last}. Kernels: "
+                + ", ".join(f"{name or 'not known'} ({n})" for name, n in cell.kernels.items())
+                + "."
+            )
+            yield "\n".join(self._cell_rows(cell))
+
+    def _cell_rows(self, cell: Cell) -> Iterator[str]:
+        stated = [
+            (each, found)
+            for each in cell.failures
+            if can_be_stated(found := share(each.people, cell.people))
+        ]
+        if not stated:
+            yield "No failure was reported by enough people."
+            return
+        yield "| failure | had it | of all | since | went further with |"
+        yield "|---|---|---|---|---|"
+        for each, found in stated:
+            title = self.failures[each.kind].title if each.kind in self.failures else each.kind
+            helped = ", ".join(
+                f"{name}: {number} of {each.people}"
+                for name, number in each.helped.items()
+                if number >= FEWEST_PEOPLE
+            )
+            yield (
+                f"| {plain(title)} | {each.people} of {cell.people} |"
+                f" {found.low:.0%} to {found.high:.0%} | {each.first} | {plain(helped) or '-'} |"
+            )
+
+
+def _cards(arch: Arch) -> tuple[str, ...]:
+    return arch.cards or (arch.name.rpartition(", ")[2],)
+
+
+def _is_below_rocm(rule: Rule) -> bool:
+    return any((leaf.fact or "").startswith(BELOW) for leaf in leaves(rule.when))
+
+
+def _is_tested(wheel: WheelRelease | WheelIndex, gfx: str, system: str) -> bool:
+    if isinstance(wheel, WheelIndex):
+        return gfx in wheel.tested.get(system, ())
+    return system == "linux"
+
+
+def _without_placeholders(text: str, gfx: str) -> str:
+    return PLACEHOLDER.sub(lambda found: gfx if found[1] == "gpu.gfx" else f"<{found[1]}>", text)
+
+
+def _sources(keys: Iterable[str], knowledge: Knowledge) -> str:
+    return f"Sources: {_links(keys, knowledge)}." if keys else ""
+
+
+def _links(keys: Iterable[str], knowledge: Knowledge) -> str:
+    return ", ".join(link(knowledge.sources[key]) for key in keys)
+
+
+def write(folder: Path, files: Iterable[tuple[str, str]]) -> None:
+    """Write pages, but leave equal ones alone, so that nothing is built twice."""
+    folder.mkdir(exist_ok=True)
+    for name, text in files:
+        page = folder / name
+        if not page.exists() or page.read_text(encoding="utf-8") != f"{text}\n":
+            page.write_text(f"{text}\n", encoding="utf-8")
+
+
+def write_gpu_pages(folder: Path = HERE / "gpus") -> None:
+    """Write all pages."""
+    write(folder, GpuPages(doctors_knowledge(), load_cells()).files())
+
+
+if __name__ == "__main__":
+    write_gpu_pages()
