@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import webbrowser
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -44,16 +45,14 @@ BY_SOMEBODY = (
 )
 
 
-def share(machine: Machine, knowledge: Knowledge, *, here: bool) -> None:
+def share(machine: Machine, tried: Sequence[Tried]) -> None:
     """Show the entry of a machine; open the form with it if the user agrees."""
-    names = shared_names()
-    tried = _tried(machine, knowledge, names) if here else []
     if not tried:
         raise ExaminationError(
             "nothing to share yet: run rocsteady probe, or train with rocsteady run, first"
         )
     month = datetime.now(tz=UTC).strftime("%Y-%m")
-    entry = build_entry(machine, load_knowledge(), names, tried, month)
+    entry = build_entry(machine, load_knowledge(), shared_names(), tried, month)
     show(entry_text(entry, indent=2) + "\n")
     address = form_address(entry)
     if at_a_terminal():
@@ -82,7 +81,8 @@ def shared_names() -> Names:
     )
 
 
-def _tried(machine: Machine, knowledge: Knowledge, names: Names) -> list[Tried]:
+def tried_here(machine: Machine, knowledge: Knowledge, names: Names) -> list[Tried]:
+    """Return what probes and the runs of this project came to, with the software of now."""
     memory, where = memory_to_read(), machine_fingerprint()
     software = software_of(machine)
     same = (each for each in memory.observations(where) if each.software == software)
