@@ -21,6 +21,8 @@ def test_the_screen_in_the_readme_is_what_the_doctor_says() -> None:
     said = subprocess.run(command, capture_output=True, check=False, text=True, cwd=ROOT).stdout
 
     of_any_day = re.sub(r" +The knowledge base is \d+ days old\.[\s\S]*?--knowledge\n", "", said)
-    changing = re.compile(r"(?<=\D)\d+ (?=rules)|^ +more +docs/gpus/.*\n", re.MULTILINE)  # new sources
+    changing = re.compile(
+        r"(?<=\D)\d+ (?=rules)|^ +more +docs/gpus/.*\n", re.MULTILINE
+    )  # new sources
     in_readme, now = (changing.sub("", each) for each in (shown[2], of_any_day))
     assert in_readme == now
