@@ -32,7 +32,7 @@ def test_a_hang_is_observed_and_not_stopped(project: Project, torch_python: str)
     write_policy(project, 'mode = "observe"\n')
     child = project.start("--", torch_python, str(VICTIMS / "hang_lock_across_fork.py"))
     until((project.folder / ".rocsteady" / "journal.db").exists)
-    until(lambda: any("hung" in m["text"] for m in project.story()["messages"]), 120)
+    until(lambda: any(m["event"] == "hung" for m in project.story()["messages"]), 120)
 
     before = training(project)
     assert len(before) == 2  # the script and its loader's worker

@@ -26,7 +26,7 @@ from rocsteady.doctor.shared_entry import (
 from rocsteady.doctor.values import Brief
 from rocsteady.errors import ExaminationError
 from rocsteady.failures.remedy import load_remedies
-from rocsteady.model import FailureKind
+from rocsteady.model import FailureKind, RunEvent
 from rocsteady.probe.catalog import PROBES
 from rocsteady.run.machine_at_start import machine_at_start
 from rocsteady.screens.job_questions import at_a_terminal
@@ -34,7 +34,7 @@ from rocsteady.screens.screen import show, tell
 from rocsteady.store.identity import machine_fingerprint
 from rocsteady.store.journal import Journal
 from rocsteady.store.machine_history import memory_to_read
-from rocsteady.store.values import INJECTED, RunRecord
+from rocsteady.store.values import RunRecord
 
 ELSEWHERE = (Component.SCRIPT, Component.NETWORK, Component.DISK)  # says nothing of a GPU
 BY_SOMEBODY = (
@@ -124,7 +124,7 @@ def _runs(journal: Journal, machine: str, now: Brief) -> list[RunRecord]:
             continue
         then = began.diagnosis.machine
         story = journal.story(line.run.name)
-        injected = any(message.text.startswith(INJECTED) for message in story.messages)
+        injected = any(message.event is RunEvent.FAULTS for message in story.messages)
         if story.attempts and not injected and (then.gpus, then.torch) == (now.gpus, now.torch):
             found.append(story)
     return found
