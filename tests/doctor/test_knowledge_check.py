@@ -59,6 +59,12 @@ def test_a_new_rule_takes_one_file(data: Path) -> None:
         ('"7.13"', '"7.2"', 10, "example: the rule does not hold on it"),
         ("ROCm {torch.rocm}.", "ROCm {torch.rocm}", 5, "summary: ends with a full stop"),
         (
+            'verify = "Nothing."',
+            'commands = ["docker run <image>"]',
+            17,
+            "fix.commands: <image> is left open: write an example, and say so",
+        ),
+        (
             'version = ">=7.13"',
             'version = "new"',
             13,

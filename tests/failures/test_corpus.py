@@ -15,6 +15,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from rocsteady.doctor.knowledge.failures import find_message
 from rocsteady.failures.classify import Classifier
 from rocsteady.failures.symptoms import Symptoms
 from rocsteady.model import FailureKind
@@ -69,6 +70,36 @@ def test_reports_are_named_right(classifier: Classifier) -> None:
 
     assert precision == pytest.approx(1, abs=0.07), f"precision {precision:.3f}"
     assert share >= 0.8, f"share named {share:.3f}"
+
+
+MESSAGES = tomllib.loads((Path(__file__).parent / "messages.toml").read_text("utf-8"))["message"]
+
+
+def called(classifier: Classifier, text: str) -> str:
+    """Return what explain says of a text: the failure, or that the line is none."""
+    kind = classifier.name(Symptoms(log=text)).kind
+    return "note" if kind == FailureKind.UNKNOWN and find_message(text) else kind
+
+
+@pytest.mark.parametrize(
+    "message", [it for it in MESSAGES if it["part"] == "tuning"], ids=lambda it: it["source"]
+)
+def test_messages_of_2026_are_named(classifier: Classifier, message: dict[str, Any]) -> None:
+    assert called(classifier, message["text"]) == message["failure"]
+
+
+def test_messages_of_2026_that_are_held_out_are_named_right_or_not_at_all(
+    classifier: Classifier,
+) -> None:
+    named = [
+        (it["failure"], called(classifier, it["text"]))
+        for it in MESSAGES
+        if it["part"] == "held-out"
+    ]
+    known = [(is_, name) for is_, name in named if name != FailureKind.UNKNOWN]
+
+    assert sum(is_ != name for is_, name in known) <= 1
+    assert len(known) >= 0.7 * len(named)
 
 
 LINES = {

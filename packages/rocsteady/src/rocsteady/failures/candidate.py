@@ -1,7 +1,7 @@
 """One thing that could be the failure: what it is, by numbers where words are not enough.
 
 Three kinds of running out of device memory say "out of memory": the device is full, what PyTorch
-holds is in pieces, or most of the device is free and the driver refused all the same.
+holds is in pieces, or enough of the device is free and the driver refused all the same.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from rocsteady.model import Certainty, FailureKind, Role
 PLENTY = 1 << 30  # bytes of free disk at which a failed write was not for lack of room
 EXIT_CODES = 2**32  # Windows gives codes below this, Python may show them as negative
 SHARE_FREE = 0.25  # of the device, from which on it is not full
+SPARE = 1 << 30  # bytes free beyond what was asked for, from which on it is not full either
 SHARE_HELD = 0.10  # of the device, held by PyTorch and not in use, from which on it is in pieces
 
 _UNITS = {"bytes": 1, "B": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40}
@@ -104,7 +105,7 @@ def kind_of_oom(message: str) -> str:
     if asked is None or not capacity:
         return FailureKind.OOM_DEVICE
     free = free or 0
-    if free > asked and free >= SHARE_FREE * capacity:
+    if free > asked and (free >= SHARE_FREE * capacity or free >= 1.25 * asked + SPARE):
         return FailureKind.OOM_WHILE_FREE
     held = _size(_HELD, message)
     if held is None:

@@ -33,6 +33,9 @@ _PREFIXES = tuple(
     for prefix in (r"^> ?", r"^[\w.-]{1,40} {1,20}\| ?", rf"^{_TIME}(?: \[?[A-Z]{{4,7}}\]?)?:? ?")
 )
 
+# PyTorch's own line, broken in two where somebody pasted it: the numbers are in the second.
+_BROKEN = re.compile(r"(out of memory\.)[ \t]*\n[ \t]*(?=Tried to allocate)")
+
 
 class Hit(NamedTuple):
     """One line that a signature recognised."""
@@ -47,7 +50,7 @@ def cleaned(text: str) -> str:
     """Return a text in plain lines: no colours, no times, a bar that is redrawn is many lines."""
     if "\r" in text:
         text = text.replace("\r\n", "\n").replace("\r", "\n")
-    text = _uncoloured(text)
+    text = _BROKEN.sub(r"\1 ", _uncoloured(text))
     last = [line for line in text[-SAMPLE:].split("\n")[1:] if line.strip()] or [text[:AROUND]]
     for prefix in _PREFIXES:
         if sum(prefix.match(line) is not None for line in last) >= PREFIX_SHARE * len(last):

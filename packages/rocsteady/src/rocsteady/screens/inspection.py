@@ -25,7 +25,7 @@ STYLES = {
 MAX_WAITERS = 8  # threads that are shown
 UNCOUNTED = ("time", "a", "the", "something")  # what a thread waits for that needs no article
 ELSEWHERE = ("rocsteady report",)  # commands for runs of rocsteady only
-SCRIPT = "python <script>"  # in advice
+SCRIPT = "python train.py"  # in advice
 MAX_FRAMES = 12  # of a stack
 UNSEEN_WITHOUT_HEARTBEAT = (
     "Seen from outside only: without a heartbeat there are no steps, no loss and no usual pauses to"

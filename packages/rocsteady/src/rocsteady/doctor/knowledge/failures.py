@@ -9,7 +9,7 @@ import re
 from enum import Enum
 from functools import cache
 
-from rocsteady.doctor.knowledge.reader import SLUG, DataFolder, Problems, installed_data
+from rocsteady.doctor.knowledge.reader import SLUG, DataFolder, Problems, blanks, installed_data
 from rocsteady.doctor.knowledge.values import Entry, Fix
 from rocsteady.errors import KnowledgeError
 from rocsteady.model import Certainty, FailureKind, Role, Value
@@ -150,6 +150,8 @@ def _wrong_with_kind(kind: KnownFailure) -> Problems:
         yield "title", "one line"
     if not kind.sources:
         yield "sources", "every failure has one"
+    yield from blanks(kind.fix)
+    yield from blanks(kind.advice)
 
 
 def _wrong_with_signature(signature: Signature) -> Problems:
@@ -216,6 +218,7 @@ def known_messages(data: DataFolder | None = None) -> tuple[KnownMessage, ...]:
 
 
 def _wrong_with(message: KnownMessage) -> Problems:
+    yield from blanks(message.fix)
     try:
         re.compile(message.pattern)
     except re.error as error:

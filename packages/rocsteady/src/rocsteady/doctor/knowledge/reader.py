@@ -39,6 +39,7 @@ from rocsteady_knowledge import VERSION
 
 DATA = Path(str(files("rocsteady_knowledge"))) / "data"
 SLUG = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
+BLANK = re.compile(r"<[A-Za-z][^<>|&;]*>|\.\.\.(?=\s|$)")  # in a command: left to the person
 LOWEST_END = re.compile(r"<(\d+)\.(\d+)")
 OWN_TABLES = ("rule", "variable", "sources", "arch", "release", "index", "failure", "signature",
               "message", "remedy")  # fmt: skip
@@ -384,6 +385,7 @@ class _References:
         yield from unsourced(rule.sources, self.sources)
         yield from problems(rule.when, facts=self.facts, checks=self.checks, families=self.families)
         yield from self._wrong_with_texts(rule)
+        yield from blanks(rule.fix)
 
     def wrong_with_variable(self, variable: Variable) -> Problems:
         """Yield what is wrong with a variable."""
@@ -427,6 +429,15 @@ class _References:
                 yield "{set} needs a variable in when"
         elif self.facts is not None and name not in self.facts:
             yield f"{{{name}}} is not a fact"
+
+
+def blanks(fix: Fix | None) -> Problems:
+    """Yield the commands that cannot be typed as they are: something in them is left open."""
+    for step in (fix, *fix.then) if fix is not None else ():
+        for field in ("commands", "windows", "container", "check"):
+            for command in getattr(step, field, ()):
+                if found := BLANK.search(command):
+                    yield f"fix.{field}", f"{found[0]} is left open: write an example, and say so"
 
 
 def unsourced(keys: Iterable[str], sources: Collection[str]) -> Problems:
