@@ -7,6 +7,7 @@ import re
 import time
 from pathlib import Path
 
+from rocsteady_train.inside.wire import FAULTS
 from rocsteady_train.untrusted_file import open_regular, read_tail
 
 from rocsteady.doctor.knowledge.failures import load_failures
@@ -19,10 +20,13 @@ from rocsteady.run.deadline_monitor import DeadlineMonitor
 from rocsteady.run.events import Done, GaveUp, Stopped
 from rocsteady.run.gauges import BusyGpus
 from rocsteady.run.job.done_when import RunEvidence, done, proves
+from rocsteady.run.machine_at_start import machine_at_start
 from rocsteady.run.recovery import Decision, exit_code
 from rocsteady.run.stopwatch import Stopwatch
 from rocsteady.store.redaction import shown_command
 from rocsteady.wording import met
+
+SHARE = "rocsteady doctor --share"
 
 
 class RunFailures(Value, frozen=True, kw_only=True):
@@ -54,6 +58,7 @@ class RunEnd:
         self._resume = self._typed(f"rocsteady run --resume {spec.run.name}")
         # As it follows the options of ``rocsteady run``.
         self._command = f" -- {shown_command(spec.job.command)}" if typed else ""
+        self._faults = FAULTS in services.environment
         self._gpus = BusyGpus() if spec.job.done_when.gpus_busy is not None else None
 
     def close(self) -> None:
@@ -136,9 +141,15 @@ class RunEnd:
                 place=failures.place,
                 keep=self._typed(keep) if failures.keep else "",
                 report=self._report,
+                share=self._typed(SHARE) if failures.hangs and self._can_share() else "",
             )
         )
         return 0, RunOutcome.DONE
+
+    def _can_share(self) -> bool:
+        """Return whether others have this GPU too, and the hangs were real."""
+        began = machine_at_start(Path(self._run.folder))
+        return began is not None and bool(began.diagnosis.machine.gpus) and not self._faults
 
     def _gave_up(self, end: AttemptEnd, decision: Decision, why: str) -> GaveUp:
         kind = load_failures().kinds.get(decision.kind)
