@@ -13,12 +13,15 @@ from rocsteady_train.untrusted_file import read_head
 from rocsteady.cli.completion import run_names
 from rocsteady.cli.project import find_run, nothing_run, open_journal
 from rocsteady.exit_codes import INTERRUPTED
+from rocsteady.printable import printable
+from rocsteady.report.hosts import job_timeline
 from rocsteady.report.pages import render_markdown, render_page
 from rocsteady.report.read_run import bundle, read_story
 from rocsteady.report.story import Story, story_document
 from rocsteady.screens.runs import render_summary
 from rocsteady.screens.screen import json_text, layout, show, show_json, tell
 from rocsteady.store.journal import Journal
+from rocsteady.store.location import existing_places
 from rocsteady.store.values import RunLine
 from rocsteady.system.atomic_file import write_whole
 
@@ -48,6 +51,13 @@ SUFFIXES = {".html": "html", ".htm": "html", ".md": "markdown", ".txt": "text", 
 @click.option(
     "--bundle", "bundled", is_flag=True, help="Write a zip of the page and the redacted evidence."
 )
+@click.option(
+    "--host",
+    "hosts",
+    multiple=True,
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    help="Folder of a host, or one with a folder for each: what all hosts said, in order.",
+)
 @click.pass_context
 def command(  # noqa: PLR0913 - one argument an option
     ctx: click.Context,
@@ -60,6 +70,7 @@ def command(  # noqa: PLR0913 - one argument an option
     opens: bool,
     follow: bool,
     bundled: bool,
+    hosts: tuple[Path, ...],
 ) -> None:
     """Explain what happened in RUN: why it failed, what was done about it, and what it cost.
 
@@ -73,6 +84,11 @@ def command(  # noqa: PLR0913 - one argument an option
     page = "--open" if opens else "--follow" if follow else "--bundle" if bundled else ""
     wanted = _format(wanted, output, as_json=as_json, page=page)
     _refuse_taken(output, force=force)
+    if hosts:
+        if page or output or name or wanted == "html":
+            raise click.UsageError("--host goes with --json only")
+        _show_hosts(hosts, as_json=wanted == "json")
+        return
     with open_journal(name) as journal:
         if journal is None:
             raise nothing_run(name)
@@ -95,6 +111,31 @@ def command(  # noqa: PLR0913 - one argument an option
         show_json(story_document(story))
     else:
         _print(story, wanted, output)
+
+
+def _show_hosts(folders: tuple[Path, ...], *, as_json: bool) -> None:
+    """Print what the last runs in these folders said."""
+    records = {}
+    for folder in folders:
+        inside = [folder] if existing_places(folder) else sorted(folder.iterdir())
+        for each in inside:
+            for place in existing_places(each)[:1] if each.is_dir() else ():
+                journal = Journal(place)
+                try:
+                    records[each.name or str(each)] = journal.story(
+                        find_run(journal, None).run.name
+                    )
+                finally:
+                    journal.close()
+    if not records:
+        raise click.UsageError(f"no runs in {', '.join(map(str, folders))}")
+    timeline = job_timeline(records)
+    if as_json:
+        show_json(timeline)
+        return
+    for line in timeline.lines:
+        at = time.strftime("%H:%M:%S", time.localtime(line.at))
+        click.echo(f"{at}  {', '.join(line.hosts)}  {printable(line.text)}")
 
 
 def _page(journal: Journal, line: RunLine, *, reloads: bool = False) -> str:

@@ -218,6 +218,9 @@ class AttemptReview:
         failure = self.backoff.judged(
             self._strategies.name(symptoms), stepped=stepped, unsaved=end.saved.failed
         )
+        blamed = end.found.blame.ranks if end.found and end.found.blame else ()
+        if len(blamed) == 1:  # it may be on another host, whose stack is read there
+            failure = msgspec.structs.replace(failure, rank=blamed[0].rank)
         self._gpu_failed = self._strategies.is_of_gpu(failure)
         number = context.number
         evidence = end.found.evidence.folder if end.found else self._keep(number, end)
