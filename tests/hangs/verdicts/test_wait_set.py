@@ -229,6 +229,20 @@ def test_a_collective_waits_for_every_rank_and_its_long_timeout_is_a_watchdogs()
     assert not found(zero, stuck, pages=[Page(pid=500, rank=0, world=16, beats=9)]).closed
 
 
+def test_ranks_of_several_hosts_may_wait_for_data_that_is_sent_again() -> None:
+    reduce = f"all_reduce ({TORCH}/distributed/distributed_c10d.py:3007)"
+    pages = tuple(
+        Page(pid=pid, rank=rank, world=2, beats=9).heartbeat()
+        for rank, pid in enumerate((500, 600))
+    )
+    zero = process(500, blocked(500, reduce, MAIN, wait=Wait.LOCK, pids=(500,)))
+    one = process(600, blocked(600, reduce, MAIN, wait=Wait.LOCK, pids=(600,)), unanswered=1)
+    snapshot = Snapshot(at=0.0, processes=(zero, one), stacks=True)
+
+    assert ways(wait_set(snapshot, pages, known(), apart=True)) == {WayOut.NETWORK}
+    assert wait_set(snapshot, pages, known()).closed  # of one host: it has another reason
+
+
 @pytest.mark.parametrize(
     "change", [{"cpu": 2.0}, {"blocked": Blocked(on="lock 0x2", pids=(TRAINER,))}]
 )

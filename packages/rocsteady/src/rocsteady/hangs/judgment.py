@@ -210,7 +210,7 @@ def worth_stopping(pulse: Pulse, seen: Snapshot, waits: KnownWaits) -> Collectio
     """
     if pulse.before is None:
         return ()
-    found = wait_set(seen, pulse.heartbeats, waits)
+    found = wait_set(seen, pulse.heartbeats, waits, apart=pulse.apart)
     undecided = {member.key for member in found.members if is_in_native_code(member.thread)}
     others = {(each.pid, each.tid) for each in found.exits if each.way not in BY_SIGNAL}
     if others - undecided:
@@ -222,7 +222,7 @@ def worth_stopping(pulse: Pulse, seen: Snapshot, waits: KnownWaits) -> Collectio
 
 
 def _with_snapshot(pulse: Pulse, snapshot: Snapshot, waits: KnownWaits) -> Pulse:
-    found = wait_set(snapshot, pulse.heartbeats, waits)
+    found = wait_set(snapshot, pulse.heartbeats, waits, apart=pulse.apart)
     reading = read(pulse.before, snapshot, found, pulse.heartbeats, waits)
     last = pulse.reading
     if last and last.activity in HELD and reading.activity not in HELD:

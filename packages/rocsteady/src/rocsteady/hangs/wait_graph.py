@@ -65,9 +65,15 @@ HARMLESS = FAULTS | {2, 15, 13, 25, 28, 23, CHILD_ENDED}
 TO_BE_TOLD = frozenset({15, 28})
 
 
-def wait_set(snapshot: Snapshot, heartbeats: tuple[Heartbeat, ...], known: KnownWaits) -> WaitSet:
-    """Return who waits for whom in one snapshot."""
-    return _Graph(snapshot, heartbeats, known).walked()
+def wait_set(
+    snapshot: Snapshot,
+    heartbeats: tuple[Heartbeat, ...],
+    known: KnownWaits,
+    *,
+    apart: bool = False,
+) -> WaitSet:
+    """Return who waits for whom in one snapshot; ``apart``: as if other hosts had no ranks."""
+    return _Graph(snapshot, heartbeats, known, apart=apart).walked()
 
 
 class _Answer(NamedTuple):
@@ -83,9 +89,14 @@ class _Graph:
     """One walk over one snapshot."""
 
     def __init__(
-        self, snapshot: Snapshot, heartbeats: tuple[Heartbeat, ...], known: KnownWaits
+        self,
+        snapshot: Snapshot,
+        heartbeats: tuple[Heartbeat, ...],
+        known: KnownWaits,
+        *,
+        apart: bool,
     ) -> None:
-        self._snapshot, self._known = snapshot, known
+        self._snapshot, self._known, self._apart = snapshot, known, apart
         self._elsewhere = ranks_elsewhere(heartbeats)
         self._world_known = any(beat.world for beat in heartbeats)
         self._processes = {process.pid: process for process in snapshot.processes}
@@ -344,7 +355,7 @@ class _Graph:
         if not blocked.on.startswith("socket"):  # at the other end of these are the ranks
             self._out_of(key, blocked)
         ranks = {*(pid for pid, _ in self._roots), *blocked.pids}
-        for pid in sorted(ranks & self._processes.keys()):
+        for pid in sorted(ranks & self._processes.keys()) if self._apart else ():
             if self._processes[pid].unanswered:
                 self._out(key, WayOut.NETWORK, f"waits for ranks, and process {pid} sends again")
         if not self._world_known:  # then any program here may be a rank, and others may be outside

@@ -80,13 +80,14 @@ class JobHang:
             if "confirm" in message:
                 self._asked = int(message["confirm"])
         if self._asked is not None and self._part is Part.PROVEN:
-            self._answer(self._hosts, self._asked, confirmed())
+            self._answer(mine, self._asked, confirmed())
         return self._is_over(verdict)
 
-    def _answer(self, hosts: AgentLink, asked: int, confirmed: bool | None) -> None:  # noqa: FBT001 - None: not read
+    def _answer(self, mine: HostPart, asked: int, confirmed: bool | None) -> None:  # noqa: FBT001 - None: not read
         """Repeat the proof, or take this host's part back; what was not read is tried again."""
-        if confirmed:
-            hosts.tell(confirmed=asked)
+        if confirmed and self._hosts is not None:
+            self._hosts.tell(part=msgspec.to_builtins(mine))  # by now more may have been read
+            self._hosts.tell(confirmed=asked)
             self._asked = None
         elif confirmed is False:
             self._withdraw()
