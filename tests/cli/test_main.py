@@ -84,6 +84,7 @@ SURFACE = {
         "--follow",
         "--force",
         "--format",
+        "--host",
         "--json",
         "--open",
         "--output",
