@@ -362,6 +362,13 @@ def _install_as_people_do(session: nox.Session, dist: Path) -> None:
     doctor(_program(WHEEL_VENV, "rocsteady"))
     if shutil.which("uv"):
         doctor("uvx", "rocsteady")
+        (home / "train.py").write_text("import sys; print(sys.prefix)", encoding="utf-8")
+        words = ("uvx", "rocsteady", "run", "--yes", "--", "python", "train.py")
+        active = {**env, "PATH": f"{Path(library).parent}{os.pathsep}{os.environ['PATH']}"}
+        with session.chdir(home):
+            told = session.run(*words, env=active, external=True, silent=True)
+        if str(Path(library).parents[1]) not in str(told):
+            session.error(f"uvx rocsteady run took another Python than the active one: {told}")
         session.run("uv", "tool", "install", "rocsteady", external=True, env=env)
         doctor(str(home / ".local/bin/rocsteady"))
         session.run("uv", "tool", "uninstall", "rocsteady", external=True, env=env)
