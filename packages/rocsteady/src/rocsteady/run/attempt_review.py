@@ -355,7 +355,7 @@ class AttemptReview:
             self._announcer.note(f"{failure.title} ({failure.kind}).")  # it was said: hung
             return
         crash = Crashed(
-            what=_what(failure, end),
+            what=_what(failure, end, in_full=self._strategies.clears(failure)),
             failure=failure.kind,
             place=failure.line or (failure.fingerprint.place if _is_own(failure) else ""),
             step=end.last_step,
@@ -393,7 +393,7 @@ def _is_own(failure: Failure) -> bool:
     return failure.kind in THE_SCRIPTS_OWN
 
 
-def _what(failure: Failure, end: AttemptEnd) -> str:
+def _what(failure: Failure, end: AttemptEnd, *, in_full: bool) -> str:
     """Return what failed: the script's own words for its own error, else what it is called."""
     ended_by = end.exit.signal if end.exit else None
     code = end.exit.code if end.exit else None
@@ -407,7 +407,7 @@ def _what(failure: Failure, end: AttemptEnd) -> str:
         return seen.rstrip(".")
     if failure.kind == FailureKind.UNKNOWN:
         return f"killed by {name}" if name else f"exit code {code}"
-    return in_detail(failure).rstrip(".")
+    return (in_detail(failure) if in_full else failure.title).rstrip(".")
 
 
 LOG_TAIL = 1024 * 1024  # bytes

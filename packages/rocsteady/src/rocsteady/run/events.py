@@ -98,7 +98,7 @@ class Waiting(Event, frozen=True, kw_only=True):
     trouble: str
     advice: str = ""
     next_try: float | None = None  # seconds; None: when it has cleared up
-    limit: float  # seconds
+    limit: float | None = None  # seconds, after which it gives up
 
     @property
     def kind(self) -> RunEvent:

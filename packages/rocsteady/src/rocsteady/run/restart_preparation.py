@@ -102,8 +102,8 @@ class Restart:
             self._check_gpu()
         if waits:
             if not decision.waits:
-                self._announcer.say(
-                    f"the script crashed quickly again; waiting {duration(wait.seconds)}."
+                self._announcer.show(
+                    Waiting(trouble="crashed quickly again", next_try=wait.seconds)
                 )
             self._sleep(wait)
 

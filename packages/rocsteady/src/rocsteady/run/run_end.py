@@ -57,7 +57,9 @@ class RunEnd:
         self._report = self._typed("rocsteady report")
         self._resume = self._typed(f"rocsteady run --resume {spec.run.name}")
         # As it follows the options of ``rocsteady run``.
-        self._command = f" -- {shown_command(spec.job.command)}" if typed else ""
+        words = spec.job.command
+        shown = "YOUR COMMAND" if any("\n" in word for word in words) else shown_command(words)
+        self._command = f" -- {shown}" if typed else ""
         self._faults = FAULTS in services.environment
         self._gpus = BusyGpus() if spec.job.done_when.gpus_busy is not None else None
 

@@ -138,6 +138,11 @@ def line_of(event: Event) -> Line:
     return WRITERS[type(event)](event)
 
 
+def one_line(command: Sequence[str]) -> str:
+    """Return a command as it is typed; one with lines of its own cannot be copied from here."""
+    return "YOUR COMMAND" if any("\n" in word for word in command) else shown_command(command)
+
+
 def _note(event: Note) -> Line:
     return Line(" ".join(event.text.split()))
 
@@ -150,7 +155,7 @@ def _started(event: Started) -> Line:
     facts: list[str] = [event.name + " again" * event.again]
     advice: tuple[Advice, ...] = ()
     if event.again:
-        facts.append(shown_command(event.command))
+        facts.append(one_line(event.command))
     if event.settings:
         facts.append(event.settings)
     if event.observe:
@@ -158,7 +163,7 @@ def _started(event: Started) -> Line:
     elif event.method is not None:
         facts.append(event.method.words)
         if event.method.how is How.UNKNOWN:
-            typed = f"rocsteady init -- {shown_command(event.command)}"
+            typed = f"rocsteady init -- {one_line(event.command)}"
             advice = (Advice("To set one up:", typed),)
     return Line(SEPARATOR.join(facts), advice)
 
@@ -259,10 +264,9 @@ def _lowered(event: Crashed) -> list[str]:
 
 def _waiting(event: Waiting) -> Line:
     facts = [inside_a_sentence(event.trouble), *([event.advice] if event.advice else [])]
-    if event.next_try is None:
-        facts.append(f"for up to {duration(event.limit)}")
-    else:
-        facts.append(f"next try in {duration(event.next_try)}, for up to {duration(event.limit)}")
+    tries = [] if event.next_try is None else [f"next try in {duration(event.next_try)}"]
+    tries += [] if event.limit is None else [f"for up to {duration(event.limit)}"]
+    facts.append(", ".join(tries))
     return Line(SEPARATOR.join(facts))
 
 
@@ -293,7 +297,7 @@ def _gave_up(event: GaveUp) -> Line:
         change = f": {event.change}" if event.change else ""
         advice.append(Advice(f"Fix {user_line(event.place)}{change}."))
     if event.no_resume:
-        typed = shown_command(event.no_resume)
+        typed = one_line(event.no_resume)
         advice += [
             Advice("To set up resuming:", f"rocsteady init -- {typed}"),
             Advice("To start over:", f"rocsteady run --resume never -- {typed}"),
