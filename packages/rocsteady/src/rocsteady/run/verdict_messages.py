@@ -41,7 +41,7 @@ class VerdictMessages:
                 self._inspecting, self._said, self._is_aloud = False, None, False
             elif verdict.examine and not self._inspecting and self._worth_noting(verdict):
                 self._inspecting = True
-                self._announcer.note(f"{verdict.why}; inspecting stacks.")
+                self._announcer.note(f"{verdict.why}; stacks read.")
         elif verdict.condition not in (RunState.HUNG, self._said):
             self._inspecting, self._said, self._quiet = True, verdict.condition, 0.0
             self._pause(Quiet(verdict=verdict, step=step, observe=self._observe))
