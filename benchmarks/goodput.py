@@ -72,7 +72,7 @@ def commands(course: Course, python: str, nvrx: str | None) -> dict[str, list[st
     resuming = course.script(python, "plain", "--resume", "latest")
     quoted = " ".join(f"'{word}'" for word in resuming)
     module = [python, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=1"]
-    rocsteady = [sys.executable, "-m", "rocsteady", "run"]
+    rocsteady = [sys.executable, "-m", "rocsteady", "run", "--yes"]
     found = {
         "undisturbed": Course(course.steps, {}).script(python, "plain"),
         "python": resuming,
@@ -98,7 +98,7 @@ def carry_out(command: list[str], course: Course, python: str) -> Result:
     with tempfile.TemporaryDirectory(prefix="goodput-") as made:
         folder = Path(made)
         toml = JOB.format(command=json.dumps(course.script(python, "plain")), steps=course.steps)
-        if command[-1] == "run":
+        if command[-1] == "--yes":
             (folder / "rocsteady.toml").write_text(toml)
         environment = {**os.environ, "HOME": made, "OMP_NUM_THREADS": "1"}
         if "loop" in command:
@@ -176,6 +176,36 @@ def show(results: Mapping[str, list[Result]], faults: int) -> None:
             print(f"{name:<28} {middle:>6.2f}  {spread:<14} {aim:>5}  {extra}")
 
 
+def chart(results: Mapping[str, list[Result]]) -> str:
+    """Return the shares as bars, as an SVG file that reads on a light and on a dark page."""
+    base = statistics.median(r.seconds for r in results["undisturbed"] if r.seconds is not None)
+    rows = []
+    for place, (name, runs) in enumerate(list(results.items())[1:]):
+        at = 52 + 30 * place
+        shares = [base / run.seconds for run in runs if run.seconds is not None]
+        color = "#0a7d43" if name.startswith("rocsteady") else "#6b7280"
+        rows.append(f'<text x="236" y="{at + 14}" text-anchor="end">{name}</text>')
+        if len(shares) < len(runs):
+            rows.append(f'<text x="246" y="{at + 14}" fill="#b42318">never finishes</text>')
+            continue
+        low, middle, high = min(shares), statistics.median(shares), max(shares)
+        rows += [
+            f'<rect x="246" y="{at}" width="{440 * middle:.0f}" height="20" fill="{color}"/>',
+            f'<path d="M{246 + 440 * low:.0f} {at + 10}H{246 + 440 * high:.0f}"/>',
+            f'<text x="{256 + 440 * high:.0f}" y="{at + 14}">{middle:.2f}</text>',
+        ]
+    height = 60 + 30 * len(results)
+    title = "Share of the undisturbed time: 3 crashes and 2 deadlocks (1 is best)"
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 760 {height}" role="img"'
+        f' font-family="system-ui, sans-serif" font-size="14"><title>{title}</title>'
+        f'<rect width="760" height="{height}" fill="#fff"/><g fill="#1f2328" stroke-width="2">'
+        f'<text x="20" y="30" font-size="16" font-weight="600">{title}</text>'
+        + "".join(rows).replace("<path", '<path stroke="#1f2328"')
+        + "</g></svg>\n"
+    )
+
+
 def main() -> None:
     """Measure both schedules and print them."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -184,6 +214,7 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--quick", action="store_true", help="a quarter of the steps")
     parser.add_argument("--only", default="", help="only tools whose name contains this")
+    parser.add_argument("--chart", type=Path, help="an SVG file of the first schedule")
     parser.add_argument("--schedule", choices=(*SCHEDULES, "all"), default="all")
     options = parser.parse_args()
     for name, (steps, planned) in SCHEDULES.items():
@@ -194,6 +225,8 @@ def main() -> None:
             repeats = 1 if name == "long" else options.repeats
             results = measure(course, options, repeats)
             show(results, sum(kind != "pause" for kind in planned.values()))
+            if options.chart and name == "faults":
+                options.chart.write_text(chart(results))
 
 
 if __name__ == "__main__":
