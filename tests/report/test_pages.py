@@ -7,6 +7,7 @@ import hashlib
 import re
 import zipfile
 from contextlib import closing
+from datetime import timedelta, timezone
 from html.parser import HTMLParser
 from io import BytesIO
 from pathlib import Path
@@ -16,10 +17,18 @@ from msgspec.structs import replace
 from sample_run import AT, crashed, facts, hang, record, story
 
 from rocsteady.doctor.knowledge.values import Fix
+from rocsteady.hangs.wait_set import Waiter
 from rocsteady.model import Strategy
 from rocsteady.report.pages import render_page
 from rocsteady.report.read_run import bundle
-from rocsteady.report.story import IncidentEvidence, RunFacts, build_story
+from rocsteady.report.source_lines import Source, SourceLine
+from rocsteady.report.story import (
+    ATTEMPT_COLUMNS,
+    TRIED_COLUMNS,
+    IncidentEvidence,
+    RunFacts,
+    build_story,
+)
 from rocsteady.store.journal import Journal
 from rocsteady.store.location import find_place
 from rocsteady.store.values import Gauge
@@ -112,7 +121,7 @@ def test_repeated_hangs_of_others_names_are_text() -> None:
 
     elements = Elements(page)
     assert sum(name == "script" for name, _ in elements.seen) == 1
-    assert {each.get("id") for _, each in elements.seen} > {"incident-1", "incident-2"}
+    assert {each.get("id") for _, each in elements.seen} > {"hang-1", "hang-2"}
 
 
 def test_the_page_has_every_part_of_the_story() -> None:
@@ -124,16 +133,15 @@ def test_the_page_has_every_part_of_the_story() -> None:
     for part in (
         told.state.value, told.happened, told.next_step.text, told.command, told.deadline,
         trouble.action, trouble.effect, trouble.stacks, trouble.evidence, fix.text, *fix.commands,
+        *(each for one in told.attempts for each in one.cells if isinstance(each, str)),
         told.log_tail, *told.unknown, *told.variables, *told.variables.values(),
         *(share for share, _ in told.costs.shares), *(phase for phase, _ in told.phases),
         *(plot.title for plot in told.plots), "peer-died", "rank 1 is waiting for a lock",
-        *(cell for attempt in told.attempts for cell in attempt.cells),
     ):  # fmt: skip
         assert part in elements.text, part
     headings = {each.get("id") for name, each in elements.seen if name == "h2"}
     assert headings == {
-        "timeline", "measured", "incidents", "where-the-time-went", "attempts", "environment",
-        "messages", "not-known",
+        "what-to-do", "timeline", "what-went-wrong", "measured", "details",
     }  # fmt: skip
 
 
@@ -184,16 +192,43 @@ def test_a_long_proof_folds_what_is_between() -> None:
     assert "thread 5 waits" in folded
 
 
+def test_the_wait_is_drawn_beside_the_lines_of_the_script() -> None:
+    main = Waiter(pid=1, tid=1, place="train.py:61 main", waits_for="pipe 7", ended_by=((2, 2),))
+    worker = Waiter(pid=2, tid=2, place="train.py:31 waiting for a lock", waits_for="lock 0x1")
+    lines = (SourceLine(number=31, text=HOSTILE, blamed=True),)
+    found = IncidentEvidence(
+        incident=1,
+        waiters=(main, worker),
+        source=Source(file="train.py", lines=lines, changed=False),
+    )
+    elements = Elements(render_page(build_story(replace(facts(), evidence=(found,)))))
+
+    boxes = [each for _, each in elements.seen if (each.get("class") or "").startswith("box")]
+    assert [each["class"] for each in boxes] == ["box", "box blamed", "box end"]
+    assert len(elements.attributes("class", "line blamed")) == 1
+    assert sum(name == "script" for name, _ in elements.seen) == 1
+
+
+def test_times_are_local_and_have_utc_for_who_points_at_them() -> None:
+    east = timezone(timedelta(hours=2))
+    times = [
+        each for name, each in Elements(render_page(story(), zone=east)).seen if name == "time"
+    ]
+
+    assert times
+    assert all((each["datetime"] or "").endswith("+02:00") for each in times)
+    assert all((each["title"] or "").endswith(" UTC") for each in times)
+
+
 def test_every_cell_of_a_wide_table_says_its_column_where_it_is_stacked() -> None:
     elements = Elements(render_page(story()))
 
-    assert [each["class"] for each in elements.attributes("aria-label", "Attempts")] == [
+    assert [each["class"] for each in elements.attributes("aria-label", "Tries")] == [
         "scroll stack"
     ]
     cells = [each.get("data-head") for name, each in elements.seen if name == "td"]
-    assert cells[:8] == [
-        "attempt", "started", "settings", "duration", "end", "last step", "failure", "then",
-    ]  # fmt: skip
+    assert tuple(cells[:5]) == TRIED_COLUMNS
+    assert tuple(cells[5:13]) == ATTEMPT_COLUMNS
 
 
 def test_what_is_written_on_a_plot_is_not_stretched_with_it() -> None:

@@ -45,7 +45,7 @@ EXPECTED = Path(__file__).parent / "expected"
 @pytest.mark.parametrize(
     ("outcome", "state", "tone", "action"),
     [
-        (RunOutcome.DONE, State.DONE, Tone.OK, Action.NOTHING),
+        (RunOutcome.DONE, State.DONE, Tone.OK, Action.FIX_SCRIPT),
         (RunOutcome.STOPPED, State.STOPPED, Tone.WARNING, Action.RESUME),
         (RunOutcome.NOT_DONE, State.FAILED, Tone.BAD, Action.FIX_CAUSE),
         (RunOutcome.SUPERVISOR_FAILED, State.FAILED, Tone.BAD, Action.FIX_CAUSE),
@@ -58,7 +58,7 @@ def test_each_end_has_a_state_and_something_to_do(
     told = story(outcome)
 
     assert (told.state, told.tone, told.next_step.action) == (state, tone, action)
-    resume = "" if action is Action.NOTHING else "rocsteady run --resume calm-otter"
+    resume = "" if action is Action.FIX_SCRIPT else "rocsteady run --resume calm-otter"
     assert told.next_step.command == resume
 
 
@@ -94,22 +94,52 @@ def test_an_attempt_has_its_settings_its_end_and_what_came_next() -> None:
 
     assert first.settings == "A=waiting for a lock"
     assert first.failure is not None
-    assert (first.end, first.ended_well) == ("hung, ended by rocsteady", False)
-    assert first.decision == "Restarted the run with unset-variable."
+    assert (first.end, first.ended_well) == ("hung", False)
+    assert first.decision == "Restarted with unset-variable."
     assert (second.settings, second.ended_well, second.failure) == ("unchanged", True, None)
 
 
 def test_an_attempt_is_cut_where_it_made_its_first_and_its_last_step() -> None:
-    first, second = story().attempts
+    whole = record()
+    *before, last = whole.progress[:5]
+    late = (*before, replace(last, last_progress=1281.0), *whole.progress[5:])
+    first, second = build_story(facts(progress=late)).attempts
 
     assert [(each.kind, each.begin, each.end) for each in first.segments] == [
-        ("training", 1000.0, 1299.0),
-        ("stalled", 1299.0, 1300.0),
+        ("training", 1000.0, 1281.0),
+        ("stalled", 1281.0, 1290.0),
+        ("restarting", 1290.0, 1301.0),
     ]
     assert [(each.kind, each.begin, each.end) for each in second.segments] == [
         ("starting", 1301.0, 1360.0),
         ("training", 1360.0, 1479.0),
     ]
+
+
+def test_a_hang_before_the_first_step_and_a_pause_have_segments() -> None:
+    whole = record()
+    pause = intent(IntentKind.PAUSE, attempt=2, at=1400.0, ended=1420.0, outcome="continued")
+    first, second = build_story(facts(progress=whole.progress[5:], intents=(pause,))).attempts
+
+    assert [(each.kind, each.begin, each.end) for each in first.segments] == [
+        ("starting", 1000.0, 1281.0),
+        ("stalled", 1281.0, 1290.0),
+        ("restarting", 1290.0, 1301.0),
+    ]
+    assert second.segments[-1].kind == "paused"
+
+
+def test_what_helped_can_be_kept() -> None:
+    helped = replace(record().attempts[1], strategy=Strategy(workers=0))
+    changed = record(decided="loader-inline")
+    told = build_story(
+        RunFacts(at=AT, record=replace(changed, attempts=(changed.attempts[0], helped)))
+    )
+
+    assert told.next_step.action is Action.KEEP_CHANGE
+    assert told.next_step.command.startswith("rocsteady run --with loader-inline -- python")
+    assert helped.strategy.workers == 0
+    assert told.attempts[1].settings == "num_workers=0"
 
 
 def test_the_same_hang_is_one_group() -> None:
@@ -141,7 +171,8 @@ def test_what_went_wrong_has_its_evidence_the_advice_and_the_effect() -> None:
     assert trouble.advice == fix
     assert trouble.waits == ("the training thread waiting for a lock",)
     assert trouble.evidence == ".rocsteady/runs/waiting for a lock"  # from the project on
-    assert trouble.effect == "Attempt 2 ended normally at step 1,000."
+    assert trouble.effect
+    assert trouble.last_step == 500
 
 
 def test_a_failure_without_an_incident_is_told_too() -> None:
@@ -214,7 +245,7 @@ def test_injected_faults_and_changed_settings_are_named() -> None:
     told = build_story(facts(messages=(message,), attempts=(record().attempts[0], last)))
 
     assert "injected" in told.happened
-    assert "worker_context=forkserver" in told.next_step.text
+    assert "worker_context=forkserver" in told.happened
 
 
 def test_what_to_do_differs_if_the_run_starts_from_the_beginning() -> None:
@@ -338,7 +369,7 @@ def test_json_has_the_record_and_what_it_comes_to() -> None:
     assert msgspec.convert(document, RunRecord) == record()
     assert document["state"] == "done"
     assert document["next_step"] == {
-        "action": "nothing", "text": story().next_step.text, "command": "",
+        "action": "fix the script", "text": story().next_step.text, "command": "",
     }  # fmt: skip
 
 

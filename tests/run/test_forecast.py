@@ -274,6 +274,24 @@ def test_buckets_give_the_end_of_each_minute_and_how_often_it_saves() -> None:
     assert saving_of(buckets[:2]) is None
 
 
+def test_a_run_of_seconds_has_a_forecast_with_a_range_within_its_first_minute() -> None:
+    buckets = [
+        Bucket(
+            run=1, attempt=1, start=float(at), width=1, first_step=2 * at, last_step=2 * at + 2,
+            total=1000, first_progress=at + 0.2, last_progress=at + 0.9, quiet=0.0, seconds_in={},
+            seconds_as={},
+        )
+        for at in range(30)
+    ]  # fmt: skip
+
+    known = Restarts(between=4 * 3600.0, started=0.0)
+    ahead = forecast(points_of(buckets), 1000, now=30.0, restarts=known)
+
+    assert ahead is not None
+    assert ahead.early < 30 + 470 < ahead.late
+    assert ahead.at == pytest.approx(500, abs=30)
+
+
 def test_the_pace_that_is_needed() -> None:
     assert needed(100, 60.0, 10.0) == 2.0
     assert needed(100, 10.0, 60.0) == math.inf

@@ -14,10 +14,10 @@ from pathlib import Path
 import msgspec
 
 from rocsteady.doctor.values import Diagnosis
-from rocsteady.hangs.inspection import Inspection, Standing, Waiter
+from rocsteady.hangs.inspection import Inspection, Standing
 from rocsteady.hangs.values import ProcessSeen, ThreadSeen, Wait
 from rocsteady.hangs.verdict import Verdict
-from rocsteady.hangs.wait_set import Activity, Member, WaitSet
+from rocsteady.hangs.wait_set import Activity, Member, Waiter, WaitSet
 from rocsteady.model import Observation, Outcome, ProbeOutcome, Risk, RunOutcome, RunState, Strategy
 from rocsteady.plan.values import Basis, Finish, Limit, Option, Pace, Plan, Price
 from rocsteady.probe.values import DrillResult, FaultResult, ProbeLine

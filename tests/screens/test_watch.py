@@ -6,20 +6,50 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from datetime import UTC
 from pathlib import Path
+from statistics import median
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pytest
-from samples import RANKS, RUNS, WATCHED
+from samples import NOW, RUNS
 from textual.pilot import Pilot
+from textual.widgets._footer import FooterKey
+from watch_samples import (
+    CRASHED,
+    DONE,
+    FIRST,
+    HUNG,
+    HUNG_AGAIN,
+    OF_RANKS,
+    RESUMING,
+    STORY,
+    TRAINING,
+    WAITING,
+    attempt,
+    loss,
+)
 
 from rocsteady.errors import RocsteadyError
-from rocsteady.model import IntentKind, RunOutcome
+from rocsteady.model import IntentKind
 from rocsteady.run.run_watcher import RankView, WatchView
 from rocsteady.run.watch_requests import RequestKind
 from rocsteady.screens import watch_app
-from rocsteady.screens.watch import odd_ranks, state_in_words
-from rocsteady.screens.watch_app import Controls, WatchApp
+from rocsteady.screens.watch import (
+    Condition,
+    braille,
+    condition,
+    curves,
+    facts,
+    folded_stacks,
+    is_moving,
+    odd_ranks,
+    pace,
+    part_done,
+    read_stacks,
+    retries,
+    time_shares,
+)
+from rocsteady.screens.watch_app import Controls, RunView, TextScreen, WatchApp
 from rocsteady.store.values import Intent, Run, RunLine
 
 if TYPE_CHECKING:
@@ -53,7 +83,7 @@ class Deck:
         self.stopped: list[str] = []
         self.opened: list[str] = []
         self.lines: tuple[RunLine, ...] = RUNS[:1]
-        self.view = WATCHED
+        self.view = TRAINING
         patch.setattr(watch_app, "RunWatcher", self._watcher)
         patch.setattr(watch_app, "put_request", lambda _, kind: self.requests.append(kind))
         patch.setattr(watch_app, "can_resume", lambda *_: False)
@@ -116,9 +146,14 @@ def deck(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Deck:
 @pytest.mark.parametrize(
     ("name", "view", "size"),
     [
-        ("watch", WATCHED, (80, 24)),
-        ("watch-wide", WATCHED, (160, 40)),
-        ("watch-ranks", RANKS, (80, 24)),
+        ("watch", TRAINING, (80, 24)),
+        ("watch-tall", TRAINING, (120, 40)),
+        ("watch-wide", TRAINING, (200, 50)),
+        ("watch-ranks", OF_RANKS, (80, 24)),
+        ("watch-hung", HUNG, (80, 24)),
+        ("watch-resuming", RESUMING, (80, 24)),
+        ("watch-done", DONE, (80, 24)),
+        ("watch-crashed", CRASHED, (80, 24)),
     ],
 )
 def test_the_screen_is_as_expected(
@@ -132,13 +167,13 @@ def test_the_screen_is_as_expected(
 
 @pytest.mark.parametrize("size", [(40, 10), (20, 3)])
 def test_every_size_can_be_drawn(deck: Deck, size: tuple[int, int]) -> None:
-    lines = deck.screen(RANKS, size).splitlines()
+    lines = deck.screen(OF_RANKS, size).splitlines()
     assert len(lines) == size[1]
 
 
 def test_what_a_script_prints_is_neither_markup_nor_control(deck: Deck) -> None:
     log = ("\x1b[2J\x1b]0;title\x07", "[bold]not bold[/bold] [/]", "全角" * 60)
-    shown = deck.screen(msgspec.structs.replace(WATCHED, log=log))
+    shown = deck.screen(msgspec.structs.replace(TRAINING, log=log))
 
     assert "\x1b" not in shown
     assert "\x07" not in shown
@@ -156,7 +191,7 @@ def test_the_keys_act_on_the_run(deck: Deck) -> None:
         assert "not restarted" in text_of(pilot)
         await pilot.press("question_mark")
         await pilot.pause()
-        assert "GPU memory" in text_of(pilot)
+        assert isinstance(pilot.app.screen, TextScreen)
         await pilot.press("j", "space", "q")
         assert len(pilot.app.screen_stack) == 1
         await pilot.press("q")
@@ -167,22 +202,20 @@ def test_the_keys_act_on_the_run(deck: Deck) -> None:
 
 
 def test_a_paused_run_is_continued_and_is_not_stalled(deck: Deck) -> None:
-    story = msgspec.structs.replace(RANKS.story, intents=(PAUSE,))
-    deck.view = msgspec.structs.replace(RANKS, story=story)
+    story = msgspec.structs.replace(OF_RANKS.story, intents=(PAUSE,))
+    deck.view = msgspec.structs.replace(OF_RANKS, story=story)
 
     async def act(pilot: Pilot[int]) -> None:
         await pilot.press("p", "q")
 
     deck.run(act)
     assert deck.requests == [RequestKind.CONTINUE]
-    assert state_in_words(deck.view.line, story) == "paused"
-    assert state_in_words(RANKS.line, RANKS.story) == "stalled"
+    assert condition(deck.view) is Condition.PAUSED
+    assert condition(OF_RANKS) is Condition.SLOW
 
 
 def test_a_run_that_ended_is_only_shown_and_gives_the_exit_code(deck: Deck) -> None:
-    run = msgspec.structs.replace(WATCHED.line.run, ended=WATCHED.now, outcome=RunOutcome.NOT_DONE)
-    line = msgspec.structs.replace(WATCHED.line, run=run)
-    deck.view = msgspec.structs.replace(WATCHED, line=line)
+    deck.view = CRASHED
 
     async def act(pilot: Pilot[int]) -> None:
         await pilot.press("p", "x")
@@ -214,3 +247,140 @@ def test_the_odd_rank_is_the_one_behind_or_alone_in_its_phase() -> None:
     assert odd_ranks([rank(0, 9), rank(1, 8), rank(2, 9)]) == set()  # read between two steps
     assert odd_ranks([rank(0, 9, quiet=0.1), rank(1, 9), rank(2, 9, "data", 0.1)]) == set()
     assert odd_ranks([rank(0, 9)]) == set()
+
+
+@pytest.mark.parametrize(
+    ("view", "found"),
+    [
+        (TRAINING, Condition.TRAINING),
+        (HUNG, Condition.HUNG),
+        (RESUMING, Condition.RESUMING),
+        (WAITING, Condition.WAITING),
+        (DONE, Condition.DONE),
+        (CRASHED, Condition.CRASHED),
+    ],
+)
+def test_each_state_has_a_badge_and_only_what_trains_has_a_speed(
+    view: WatchView, found: Condition
+) -> None:
+    assert condition(view) is found
+    assert is_moving(view) is (found is Condition.TRAINING)
+    assert ("/s" in pace(view)) is (found is Condition.TRAINING)
+
+
+def test_a_run_that_stands_still_has_no_speed_before_it_is_called_slow() -> None:
+    still = msgspec.structs.replace(TRAINING, quiet=9.0)
+
+    assert condition(still) is Condition.TRAINING
+    assert not is_moving(still)
+    assert "/s" not in pace(still)
+
+
+def test_what_is_known_has_a_range_a_slack_and_the_age_of_the_checkpoint() -> None:
+    told = dict(facts(TRAINING, UTC))
+
+    assert list(told) == ["elapsed", "ETA", "deadline", "saved"]
+    assert told["ETA"] == "12:20, in 20 min (17 min to 25 min)"
+    assert told["saved"] == "12 s ago, step 4,500"
+
+
+def test_without_a_total_there_is_no_eta() -> None:
+    line = msgspec.structs.replace(TRAINING.line, total=None)
+    told = dict(facts(msgspec.structs.replace(TRAINING, line=line), UTC))
+
+    assert "in " not in told["ETA"]
+    assert part_done(line) is None
+    assert part_done(DONE.line) == 1.0
+
+
+def test_the_strip_groups_launches_that_ended_alike() -> None:
+    story = RESUMING.story
+    assert len(retries(story)) == 2  # twice hung at the same step, and the one that resumes
+    assert retries(msgspec.structs.replace(story, attempts=(FIRST,))) == ()
+    crash = attempt(2, ended=NOW, outcome=HUNG_AGAIN.outcome, last_step=9)
+    assert len(retries(msgspec.structs.replace(story, attempts=(FIRST, crash)))) == 2
+
+
+def test_curves_go_across_restarts_and_join_no_two_attempts() -> None:
+    one, *_ = STORY.progress
+    early = tuple(
+        msgspec.structs.replace(
+            one, attempt=1, start=NOW - 6000 + n, width=1, first_step=n, last_step=n + 1,
+            first_progress=NOW - 6000 + n, last_progress=NOW - 5999.5 + n,
+            gauges={"loss": loss(3.0 - n / 100)},
+        )
+        for n in range(60)
+    )  # fmt: skip
+    story = msgspec.structs.replace(STORY, progress=(*early, *STORY.progress))
+
+    found = {curve.label: curve for curve in curves(story)}
+
+    assert [len(line) for line in found["loss"].lines] == [60, 14]
+    assert [len(line) for line in found["step time"].lines] == [59, 13]
+
+
+def test_a_curve_fills_its_width_and_a_slow_step_does_not_flatten_it() -> None:
+    times = next(curve for curve in curves(STORY) if curve.label == "step time")
+    drawn = braille(times, NOW, 60, 3)
+
+    assert [len(row) for row in drawn] == [60, 60, 60]
+    usual = median(value for line in times.lines for _, value in line)
+    assert times.high <= 5 * usual
+    assert any(row.strip() for row in drawn)
+
+
+def test_the_start_is_no_share_of_the_training() -> None:
+    first, *rest = STORY.progress
+    first = msgspec.structs.replace(first, seconds_in={"starting": 999.0, "data": 1.0})
+    shares = time_shares(msgspec.structs.replace(STORY, progress=(first, *rest)))
+
+    assert "starting" not in dict(shares)
+    assert sum(part for _, part in shares) == pytest.approx(1.0)
+
+
+STACKS = """\
+process 10 python (child of 9)
+  thread 10 python: state S, 1.00 s of cpu, waits for a lock
+      [native] futex_wait
+      wait (threading.py:320)
+      __getitem__ (train.py:24)
+      main (train.py:61)
+  thread 11 pin: state S, 0.00 s of cpu, waits for a lock
+      run (threading.py:1000)
+"""
+
+
+def test_stacks_have_the_users_frames_first_and_fold_the_rest() -> None:
+    first, second = read_stacks(STACKS)
+
+    assert first.own == ("train.py:24 __getitem__", "train.py:61 main")
+    assert second.own == ()
+    lines = folded_stacks(STACKS).splitlines()
+    assert lines[0].startswith("train.py:24")
+    assert not any("threading.py" in line for line in lines)
+    assert folded_stacks("No stacks: py-spy is missing.") == "No stacks: py-spy is missing."
+
+
+def test_the_screen_follows_the_size_of_the_terminal(deck: Deck) -> None:
+    async def act(pilot: Pilot[int]) -> None:
+        view = pilot.app.query_one(RunView)
+        assert not view.has_class("wide")
+        await pilot.resize_terminal(200, 50)
+        await pilot.pause(0.3)
+        assert view.has_class("wide")
+        await pilot.resize_terminal(30, 8)
+        await pilot.pause(0.3)
+        assert not view.has_class("wide")
+        await pilot.press("q")
+
+    assert deck.run(act) == 0
+
+
+def test_keys_can_be_clicked(deck: Deck) -> None:
+    async def act(pilot: Pilot[int]) -> None:
+        keys = [each for each in pilot.app.query(FooterKey) if each.description == "pause"]
+        await pilot.click(keys[0])
+        await pilot.press("q")
+
+    deck.run(act)
+    assert deck.requests == [RequestKind.PAUSE]

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from rocsteady.model import RunState
 from rocsteady.store.database import JOURNAL, connect, put, select
 from rocsteady.store.progress import DAY, FINE, HOUR, LADDER, MINUTE, Meter, age, merged
-from rocsteady.store.values import Bucket, Gauge, Sample
+from rocsteady.store.values import SAVED_GAUGE, Bucket, Gauge, Sample
 from rocsteady.store.writer import RETRY
 
 LONG_AGO = -100_000.0  # so that buckets are a minute wide
@@ -78,13 +78,13 @@ def test_an_attempt_begins_with_fine_buckets_and_goes_on_with_minutes() -> None:
 
     fine = [each for each in kept.values() if each.width == FINE]
     whole = [each for each in kept.values() if each.width == MINUTE]
-    assert [each.start for each in fine] == [10.0 * n for n in range(66)]
+    assert [each.start for each in fine] == [float(n) for n in range(5, 660)]
     assert [each.start for each in whole] == [660.0 + 60 * n for n in range(10)]
     assert sum(each.last_step - each.first_step for each in (*fine, *whole)) == 1199
 
 
 def test_fine_buckets_become_minutes_after_an_hour(database: sqlite3.Connection) -> None:
-    for n in range(60):
+    for n in range(600):
         put(bucket(n * FINE, n, n + 1, width=FINE))(database)
 
     age(database, 1, now=HOUR + 5 * MINUTE)
@@ -92,7 +92,7 @@ def test_fine_buckets_become_minutes_after_an_hour(database: sqlite3.Connection)
     kept = select(database, Bucket, "ORDER BY start")
     assert [(b.start, b.width) for b in kept[:5]] == [(60.0 * n, MINUTE) for n in range(5)]
     assert {b.width for b in kept[5:]} == {FINE}
-    assert [(b.first_step, b.last_step) for b in kept[:2]] == [(0, 6), (6, 12)]
+    assert [(b.first_step, b.last_step) for b in kept[:2]] == [(0, 60), (60, 120)]
 
 
 def test_a_bucket_is_written_every_few_seconds_and_not_at_every_look() -> None:
@@ -101,6 +101,24 @@ def test_a_bucket_is_written_every_few_seconds_and_not_at_every_look() -> None:
     written = [bool(meter.add(sample(600 + n / 10, n))) for n in range(300)]
 
     assert 5 <= sum(written) <= 7
+
+
+def test_seconds_are_written_together_and_none_is_lost() -> None:
+    meter = Meter(1, 1, began=600.0)
+
+    written = [meter.add(sample(600 + n / 5, n)) for n in range(100)]
+
+    assert 9 <= sum(map(bool, written)) <= 11
+    starts = {each.start for buckets in (*written, meter.current()) for each in buckets}
+    assert starts == {600.0 + n for n in range(20)}
+
+
+def test_the_step_of_a_checkpoint_is_exact() -> None:
+    meter = Meter(1, 1, began=LONG_AGO)
+    meter.add(sample(600.0, 12_345_677, measured={SAVED_GAUGE: 12_345_678.0}))
+
+    (bucket,) = meter.current()
+    assert bucket.gauges[SAVED_GAUGE].most == 12_345_678
 
 
 def test_many_short_phases_are_not_rounded_away() -> None:

@@ -351,6 +351,7 @@ class Checkpointer:
         self.newest = self.saved = step
         self.writing, self.failed = time.monotonic() - began, ""
         supervisor_link.save_failed(None)
+        supervisor_link.saved(step)
         if self._ranks.rank == 0:
             try:
                 point_to(self.folder / folders.name_of(step))

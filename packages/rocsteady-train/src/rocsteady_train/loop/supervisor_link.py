@@ -11,6 +11,7 @@ import contextlib
 import json
 import os
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -38,6 +39,15 @@ def micro_batches(batch: int, size: int) -> None:
 def save_failed(step: int | None) -> None:
     """Report that the last save failed, and of which step it was; None: it did not."""
     _tell(wire.W_SAVE_FAILED, 0 if step is None else step + 1)
+
+
+def saved(step: int) -> None:
+    """Report that a save succeeded, and up to which step."""
+    hooks = _inside("hooks")
+    if hooks is not None:
+        began = hooks.heart.facts.get(wire.W_BASE, 0)
+        hooks.heart.tell(wire.W_SAVED_STEP, max(0, step - began))
+        hooks.heart.tell(wire.W_SAVED, time.monotonic_ns())
 
 
 def resumes(folder: Path, pattern: str = PATTERN) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
+import msgspec
 
 from rocsteady.cli.completion import run_names
 from rocsteady.cli.options import Duration
@@ -19,9 +20,11 @@ from rocsteady.exit_codes import INTERRUPTED, PERSON_NEEDED
 from rocsteady.model import RunOutcome
 from rocsteady.run.run_watcher import RunWatcher, WatchView, line_of_text
 from rocsteady.screens.screen import layout, show, show_json, tell, without_secrets
-from rocsteady.screens.watch import state_in_words
+from rocsteady.screens.watch import condition, is_moving
 from rocsteady.store.journal import Journal
+from rocsteady.store.redaction import redactor_here
 from rocsteady.store.values import Run
+from rocsteady.system import procfs
 from rocsteady.system.atomic_file import write_whole
 from rocsteady.system.background import start_detached
 from rocsteady.system.terminal import can_fill_screen
@@ -29,6 +32,8 @@ from rocsteady.wording import ahead
 
 if TYPE_CHECKING:
     from rocsteady.doctor.knowledge.values import Step
+    from rocsteady.hangs.inspection import Inspection
+    from rocsteady.report.source_lines import Source
 
 DONE, NOT_DONE = 0, PERSON_NEEDED
 STUCK, NOT_EXAMINED = 1, 3
@@ -70,10 +75,11 @@ def command(  # noqa: PLR0913 - one argument an option
     pid: int | None,
     report: Path | None,
 ) -> None:
-    """View RUN while it trains: progress, time left, incidents and the end of its log.
+    """View RUN while it trains: progress, time left, curves, events and the end of its log.
 
-    Without RUN: the run in progress, or the last one. Leaving does not stop the run. Keys: s
-    stacks, p pause or continue, R restart, x stop, r report, l other runs, ? help, q quit.
+    Without RUN: the run in progress, or the last one; if several are, choose. Leaving does not
+    stop the run. Keys: s stacks, p pause or continue, R retry, x stop, r report, l other runs, ?
+    help, q quit.
 
     Without a terminal, prints a line every minute until the run ends.
 
@@ -114,16 +120,18 @@ def watch_screen(journal: Journal, name: str, *, ask: bool = False) -> int:
         start_detached([sys.executable, "-m", "rocsteady", *words], os.environ, Path.cwd(), output)
 
     app = WatchApp(journal, name, Controls(stop=ask_supervisor, restart=restart), ask=ask)
-    code = app.run(mouse=False)  # so that text can be selected as on any terminal
+    code = app.run()
     return app.return_code or 0 if code is None else code
 
 
 def _inspect(pid: int, report: Path | None, *, as_json: bool) -> int:
     from rocsteady.doctor.knowledge.failures import load_failures  # noqa: PLC0415 - only for --pid
+    from rocsteady.doctor.knowledge.values import Step  # noqa: PLC0415
     from rocsteady.doctor.knowledge.waits import load_waits  # noqa: PLC0415 - the same
     from rocsteady.failures.hangs import Hangs  # noqa: PLC0415
     from rocsteady.failures.stacks import from_snapshots  # noqa: PLC0415
-    from rocsteady.hangs.inspection import Standing, inspect  # noqa: PLC0415
+    from rocsteady.hangs.inspection import Inspection, Standing, inspect  # noqa: PLC0415
+    from rocsteady.report.source_lines import Source  # noqa: PLC0415
     from rocsteady.screens.inspection import (  # noqa: PLC0415
         render_inspection,
         render_inspection_page,
@@ -146,11 +154,30 @@ def _inspect(pid: int, report: Path | None, *, as_json: bool) -> int:
         show(render_inspection(found, steps, width=width, colour=colour))
     if report is not None:
         try:
-            write_whole(report, render_inspection_page(found, steps).encode())
+            sent = (found, steps, _source(pid, found))
+            clean = redactor_here().value(msgspec.to_builtins(sent))
+            page = render_inspection_page(
+                *msgspec.convert(clean, tuple[Inspection, tuple[Step, ...], Source | None])
+            )
+            write_whole(report, page.encode())
         except OSError as error:
             raise click.UsageError(f"--report {report}: {error.strerror or error}") from None
         tell(f"rocsteady: wrote {report}")
     return {Standing.STUCK: STUCK, Standing.UNSEEN: NOT_EXAMINED}.get(found.state, DONE)
+
+
+def _source(pid: int, found: Inspection) -> Source | None:
+    """Return the lines where a process stands, found from the folder that it is in."""
+    from rocsteady.report.source_lines import script_folders, source_around  # noqa: PLC0415
+    from rocsteady.report.wait_diagram import frame_at  # noqa: PLC0415
+
+    frame = frame_at(found.waiters, found.place)
+    try:
+        folder = Path(procfs.link(f"{procfs.PROC}/{pid}/cwd"))
+    except OSError:
+        return None
+    folders = script_folders(folder, found.command)
+    return source_around(*frame, folders, at=time.time()) if frame else None
 
 
 def _running(journal: Journal) -> str | None:
@@ -178,7 +205,7 @@ def _text(view: WatchView) -> str:
     story = view.story
     forecast = None if view.line.stalled else story.forecast
     finish = ahead(forecast, story.deadline, now=view.now) if forecast else ""
-    return line_of_text(view, state_in_words(view.line, story), finish)
+    return line_of_text(view, condition(view).value, finish, moving=is_moving(view))
 
 
 def _as_json(view: WatchView) -> dict[str, object]:
@@ -187,15 +214,18 @@ def _as_json(view: WatchView) -> dict[str, object]:
         "version": 1,
         "at": view.now,
         "run": line.run.name,
-        "state": state_in_words(line, story),
+        "state": condition(view).value,
         "outcome": line.run.outcome.value,
         "step": line.step,
         "total": line.total,
-        "rate": line.rate,
+        "rate": line.rate if is_moving(view) else None,
         "attempts": line.attempts,
         "incidents": line.incidents,
         "blame": story.incidents[-1].blame if story.incidents else None,
         "last_progress": line.last_progress,
         "deadline": story.deadline,
         "finishes": story.forecast.at if story.forecast else None,
+        "quiet": view.quiet,
+        "saved_at": view.saved.at if view.saved else None,
+        "saved_step": view.saved.step if view.saved else None,
     }

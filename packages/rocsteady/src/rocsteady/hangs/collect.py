@@ -23,6 +23,7 @@ from rocsteady.hangs.parallel import run_all
 from rocsteady.hangs.snapshot import take_snapshot
 from rocsteady.hangs.stacks import NativeStacks, ask_for_stacks
 from rocsteady.hangs.values import Heartbeat, ProcessSeen, Snapshot, ThreadSeen, Wait
+from rocsteady.hangs.wait_set import WaitSet, sentences, waiters_of
 from rocsteady.model import Value
 from rocsteady.store.redaction import Secrets, hide_secrets
 from rocsteady.system import procfs
@@ -88,14 +89,14 @@ def collect(  # noqa: PLR0913 - what there is to know of an attempt, each by nam
     since: float,
     attempt: str = "",
     variables: Mapping[str, str] | None = None,
-    waits: Sequence[str] = (),
+    waits: WaitSet | None = None,
     known: NativeStacks | None = None,
     within: timedelta = WITHIN,
 ) -> Collected:
     """Write all evidence into ``folder`` and be back in time, whatever happens.
 
     ``since`` is when the attempt began, in seconds of the monotonic clock; ``variables`` are those
-    that may be told; ``waits`` are lines about who waits for whom; ``known`` are native stacks that
+    that may be told; ``waits`` says who waits for whom; ``known`` are native stacks that
     were read before.
     """
     began = time.monotonic()
@@ -110,9 +111,8 @@ def collect(  # noqa: PLR0913 - what there is to know of an attempt, each by nam
         "pages.json": lambda: incident.pages(pages),
         "log-tail.txt": lambda: incident.log_tail(log),
     }
-    if waits:
-        text = "\n".join(waits) + "\n"
-        parts["wait-set.txt"] = lambda: incident.put("wait-set.txt", text.encode())
+    if waits is not None:
+        parts["wait-set.txt"] = lambda: incident.waits(waits)
     done = run_all(parts, within=within * MARGIN, at_once=len(parts))
     return Collected(
         folder=str(folder),
@@ -162,6 +162,11 @@ class _Incident:
         own = ask_for_stacks(without, pages, within=OWN_STACKS) if pages and without else ""
         if own:
             self.put("own-stacks.txt", own.encode())
+
+    def waits(self, found: WaitSet) -> None:
+        text = "\n".join(sentences(found)) + "\n"
+        self.put("wait-set.txt", text.encode())
+        self.put_json("waits.json", waiters_of(found))
 
     def kernel(self, since: float) -> None:
         log = read_kernel_log(since, within=self._within)

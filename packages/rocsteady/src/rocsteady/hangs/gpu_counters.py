@@ -17,8 +17,9 @@ import msgspec
 from rocsteady.hangs.cgroups import ROOT, read
 from rocsteady.hangs.kernel_log import KMSG, concerning, read_kernel_log
 from rocsteady.hangs.parallel import run_all
-from rocsteady.hangs.process_tree import KFD, Members
+from rocsteady.hangs.process_tree import KFD, Members, gpu_addresses
 from rocsteady.model import Value
+from rocsteady.system import procfs
 from rocsteady.system.bounded_call import AnswerKind, ask
 
 CARDS = "sys/class/drm"
@@ -70,6 +71,33 @@ def read_gpu_counters(*, within: timedelta, root: Path = ROOT) -> tuple[GpuCount
         asked.results.get(card.name) or _without(card, why_not=asked.missing[card.name])
         for card in ours
     )
+
+
+class GpuUse(Value, frozen=True, kw_only=True):
+    """Memory of one GPU that one process holds."""
+
+    gpu: int  # its number, as in what is measured
+    pid: int  # the host's
+    used_bytes: int
+    user: str  # "" if that cannot be told from here
+
+
+def gpu_users(root: Path = ROOT) -> tuple[GpuUse, ...]:
+    """Return who holds memory of which GPU, by the driver's own books: no GPU is asked."""
+    cards = [path for path in sorted((root / CARDS).glob("card*")) if path.name[4:].isdecimal()]
+    ours = [card for card in cards if read(card / "device/vendor").strip() == AMD]
+    numbers = {
+        (card / "device").resolve().name.rpartition(".")[0]: n for n, card in enumerate(ours)
+    }
+    found = []
+    for gpu, address in gpu_addresses(root).items() if ours else ():
+        for file in (root / KFD / "proc").glob(f"[0-9]*/vram_{gpu}"):
+            used = read(file).strip()
+            if address in numbers and used.isdecimal() and int(used):
+                pid = int(file.parent.name)
+                user = procfs.owner(pid)
+                found.append(GpuUse(gpu=numbers[address], pid=pid, used_bytes=int(used), user=user))
+    return tuple(sorted(found, key=lambda use: (use.gpu, -use.used_bytes)))
 
 
 class _Question:

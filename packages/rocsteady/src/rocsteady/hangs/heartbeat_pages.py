@@ -350,6 +350,8 @@ def _heartbeat(words: tuple[int, ...]) -> Heartbeat:
         batches=words[wire.W_LOADER_BATCHES],
         base=words[wire.W_BASE],
         save_failed=_told(words[wire.W_SAVE_FAILED]),
+        saved=words[wire.W_SAVED] * _NANO or None,
+        saved_step=words[wire.W_SAVED_STEP],
         not_finite=words[wire.W_NOT_FINITE],
         finite=words[wire.W_FINITE],
         seconds_in=_by_phase(words, wire.W_TIME),

@@ -23,7 +23,7 @@ from rocsteady.hangs.stack_frames import KnownWaits
 from rocsteady.hangs.stacks import NativeStacks
 from rocsteady.hangs.values import Snapshot, WayOut
 from rocsteady.hangs.wait_graph import wait_set
-from rocsteady.hangs.wait_set import Member, WaitSet, prove
+from rocsteady.hangs.wait_set import Waiter, WaitSet, prove, waiters_of
 from rocsteady.model import Value
 from rocsteady.system import procfs
 
@@ -38,17 +38,6 @@ class Standing(Enum):
     WORKING = "working"
     STOPPED = "stopped"  # by a signal or a debugger
     UNSEEN = "not visible"  # no stacks could be read
-
-
-class Waiter(Value, frozen=True, kw_only=True):
-    """One thread that the process depends on."""
-
-    pid: int
-    tid: int
-    place: str
-    waits_for: str
-    enders: tuple[int, ...] = ()  # processes whose threads could end the wait
-    frames: tuple[str, ...] = ()  # innermost first
 
 
 class Inspection(Value, frozen=True, kw_only=True):
@@ -110,7 +99,7 @@ def inspect(pid: int, waits: KnownWaits, py_spy: str | None = None) -> Inspected
         state=state,
         why=why,
         place=reading.place,
-        waiters=tuple(_waiter(each) for each in sets[-1].members if not each.bystander),
+        waiters=waiters_of(sets[-1]),
         ways_out=_ways_out(proof) if state is Standing.WAITING else (),
         processes=len(seen.processes),
         memory_bytes=sum(each.rss_bytes for each in seen.processes),
@@ -153,15 +142,3 @@ def _state(
 def _ways_out(proof: WaitSet) -> tuple[str, ...]:
     found = [f"thread {each.tid} of process {each.pid} {each.what}" for each in proof.exits]
     return tuple(dict.fromkeys((*found, *proof.handlers)))
-
-
-def _waiter(member: Member) -> Waiter:
-    pid, tid = member.key
-    return Waiter(
-        pid=pid,
-        tid=tid,
-        place=member.place,
-        waits_for=member.on,
-        enders=tuple(sorted({each for each, _ in member.enders})),
-        frames=member.thread.frames or (),
-    )

@@ -26,6 +26,8 @@ class Heartbeat(Value, frozen=True, kw_only=True):
     batches: int = 0  # in an epoch, as the loader says; 0: not known
     base: int = 0  # the step that it went on from, where it told so
     save_failed: int | None = None  # step of the last checkpoint, if it could not be saved
+    saved: float | None = None  # when it last saved a checkpoint
+    saved_step: int = 0  # the step by then, without base
     not_finite: int = 0  # the step since which the loss was not finite, without base; 0: never
     finite: int = 0  # the step in which it was so again, the same
     seconds_in: dict[str, float]

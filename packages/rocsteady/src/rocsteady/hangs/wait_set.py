@@ -124,6 +124,36 @@ def _all_enders(key: Key, members: Mapping[Key, Member]) -> set[Key]:
     return found
 
 
+class Waiter(Value, frozen=True, kw_only=True):
+    """One thread that the process depends on, for people and for pages."""
+
+    pid: int
+    tid: int
+    place: str
+    waits_for: str
+    enders: tuple[int, ...] = ()  # processes whose threads could end the wait
+    ended_by: tuple[Key, ...] = ()  # those threads
+    frames: tuple[str, ...] = ()  # innermost first
+
+
+def waiters_of(found: WaitSet) -> tuple[Waiter, ...]:
+    """Return who waits for whom, the thread that trains first."""
+    members = sorted(found.members, key=lambda member: not member.trains)
+    return tuple(
+        Waiter(
+            pid=member.process.pid,
+            tid=member.thread.tid,
+            place=member.place,
+            waits_for=member.on,
+            enders=tuple(sorted({each for each, _ in member.enders})),
+            ended_by=member.enders,
+            frames=member.thread.frames or (),
+        )
+        for member in members
+        if not member.bystander
+    )
+
+
 def prove(sets: Sequence[WaitSet]) -> WaitSet:
     """Return the newest set, with the ways out that only a comparison of snapshots shows."""
     newest = sets[-1]

@@ -10,14 +10,23 @@ from __future__ import annotations
 
 import base64
 import hashlib
+from collections.abc import Sequence
+from datetime import datetime, tzinfo
 from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING
 
 from rocsteady.printable import cell, code, inert, printable
-from rocsteady.report.plot import LinePlot, line_plot, share_bar, timeline
-from rocsteady.report.story import ATTEMPT_COLUMNS, UNCONFIRMED, Story, torch_of
-from rocsteady.wording import duration, plural, stamp
+from rocsteady.report.plot import LinePlot, line_plot, percent, share_bar, timeline
+from rocsteady.report.story import (
+    ATTEMPT_COLUMNS,
+    TRIED_COLUMNS,
+    UNCONFIRMED,
+    Moment,
+    Story,
+    torch_of,
+)
+from rocsteady.wording import DAYS, MONTHS, duration, plural, stamp
 
 if TYPE_CHECKING:
     import jinja2
@@ -25,7 +34,9 @@ if TYPE_CHECKING:
 ROWS = 500  # of a table, at most; a longer one says what it leaves out
 
 
-def render_page(story: Story, *, reload_after: int | None = None) -> str:
+def render_page(
+    story: Story, *, reload_after: int | None = None, zone: tzinfo | None = None
+) -> str:
     of_gpus: dict[str, list[LinePlot]] = {}
     own: list[LinePlot] = []
     for plot in story.plots:
@@ -38,12 +49,12 @@ def render_page(story: Story, *, reload_after: int | None = None) -> str:
         timeline=timeline(story),
         plots=own,
         of_gpus=of_gpus,
-        phases=share_bar(story.phases),
+        phases=phase_shares(story.phases),
         shares=share_bar(story.costs.shares),
         attempt_columns=ATTEMPT_COLUMNS,
-        messages="\n".join(
-            f"{stamp(message.at)}  {message.text}" for message in story.record.messages[-ROWS:]
-        ),
+        tried_columns=TRIED_COLUMNS,
+        events=[(Moment(at=message.at), message.text) for message in story.record.messages],
+        zone=zone,
         script=_file("page.js"),
         reload_after=reload_after,
     )
@@ -56,7 +67,16 @@ def render_markdown(story: Story) -> str:
         run=story.record.run,
         torch=torch_of(story.machine.machine) if story.machine else "",
         attempt_columns=ATTEMPT_COLUMNS,
+        tried_columns=TRIED_COLUMNS,
+        phases=phase_shares(story.phases),
     )
+
+
+def phase_shares(phases: Sequence[tuple[str, float]]) -> tuple[tuple[str, str], ...]:
+    """Return what the training itself did, in percent; the start of a process is none of it."""
+    parts = [(name, seconds) for name, seconds in phases if name != "starting"]
+    whole = sum(seconds for _, seconds in parts)
+    return tuple((name, percent(seconds / whole)) for name, seconds in parts if whole)
 
 
 def render_template(name: str, *, script: str = "", **values: object) -> str:
@@ -93,6 +113,7 @@ def _environment() -> jinja2.Environment:
     )
     environment.filters.update(
         stamp=stamp,
+        local=_local,
         duration=duration,
         plural=plural,
         sentence=_sentence,
@@ -102,12 +123,27 @@ def _environment() -> jinja2.Environment:
         quoted=_quoted,
     )
     environment.globals.update(rows_shown=ROWS, unconfirmed=UNCONFIRMED)
+    environment.tests["moment"] = lambda value: isinstance(value, Moment)
     return environment
 
 
 def _visible(value: object) -> object:
     """Write out the control characters of a text; markup is already escaped."""
     return printable(value) if type(value) is str else value
+
+
+def _local(at: float | None, zone: tzinfo | None = None) -> object:
+    """Write a moment by the clock of this machine, with UTC for whoever points at it."""
+    import markupsafe  # noqa: PLC0415 - only a page needs it
+
+    utc = stamp(at)
+    if at is None or utc == "-":
+        return utc
+    local = datetime.fromtimestamp(at, tz=zone).astimezone(zone)
+    day = f"{DAYS[local.weekday()]} {local.day} {MONTHS[local.month - 1]} {local:%H:%M:%S}"
+    return markupsafe.Markup('<time datetime="{}" title="{}">{}</time>').format(
+        local.isoformat(timespec="seconds"), utc, day
+    )
 
 
 def _sentence(text: str) -> str:

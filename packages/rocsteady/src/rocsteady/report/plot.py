@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 
 from rocsteady.model import Value
 from rocsteady.report.series import Plot
-from rocsteady.report.story import UNCHANGED, Story, incident_title
+from rocsteady.report.story import UNCHANGED, Story, spoken_title
 from rocsteady.wording import duration
 
 WIDTH, HEIGHT = 1000, 100  # of every picture, in its own units
@@ -21,6 +21,13 @@ NEAR_EDGE = 0.95  # of the axis; further right, a label ends at its tick
 LABELS = 24  # at most; more would run into each other
 NARROWEST = 2.0  # bar, so that a short attempt is seen
 COLORS = 8  # of a bar of shares
+SHARE_COLORS = {  # the same as on the timeline
+    "training": "training",
+    "starting": "starting",
+    "stalled and restarting": "stalled",
+    "repeating steps": "repeating",
+    "paused": "paused",
+}
 TITLES = 40  # of bars, at most, in the description of a timeline
 
 
@@ -144,22 +151,24 @@ def timeline(story: Story) -> Timeline:
     bars, labels, titles = [], [], []
     for attempt in story.attempts:
         end = attempt.ended or axis.end
-        good = attempt.in_progress or attempt.ended_well
-        title = f"attempt {attempt.number} ({attempt.settings}) {attempt.outcome}"
+        changed = f" ({attempt.settings})" * (attempt.settings != UNCHANGED)
+        title = f"try {attempt.number}{changed}: {attempt.outcome}"
         titles.append(title)
         x = axis.x(attempt.started)
         width = max(NARROWEST, round(axis.x(end) - x, 1))
-        bars.append(Bar(x=x, width=width, color="training" if good else "stalled", title=title))
+        bars.append(
+            Bar(x=x, width=width, color="training" if attempt.goes_on else "stalled", title=title)
+        )
         for segment in attempt.segments:
             begin = axis.x(segment.begin)
             inside = round(axis.x(segment.end) - begin, 1)
             took = f"{segment.kind} for {duration(segment.end - segment.begin)}"
-            about = f"attempt {attempt.number}, {took}"
+            about = f"try {attempt.number}, {took}"
             bars.append(Bar(x=begin, width=inside, color=segment.kind, title=about))
-        changed = f": {attempt.settings}" * (attempt.settings != UNCHANGED)
+        label = attempt.settings if attempt.settings != UNCHANGED else f"try {attempt.number}"
         labels.append(
             Label(
-                text=f"attempt {attempt.number}{changed}",
+                text=label,
                 position=_percent_of_width(x),
                 width=_percent_of_width(width),
             )
@@ -181,8 +190,8 @@ def share_bar(shares: Sequence[tuple[str, float]]) -> tuple[Bar, ...]:
     x, bars = 0.0, []
     for number, (name, share) in enumerate(shares):
         width = WIDTH * share / whole
-        title = f"{name} {duration(share)} ({_percent(share / whole)})"
-        color = f"share-{number % COLORS}"
+        title = f"{name} {duration(share)} ({percent(share / whole)})"
+        color = SHARE_COLORS.get(name, f"share-{number % COLORS}")
         bars.append(Bar(x=round(x, 1), width=round(width, 1), color=color, title=title))
         x += width
     return tuple(bars)
@@ -191,10 +200,7 @@ def share_bar(shares: Sequence[tuple[str, float]]) -> tuple[Bar, ...]:
 def _incidents(story: Story, axis: TimeAxis) -> tuple[tuple[IncidentLine, ...], tuple[Label, ...]]:
     """Return a line for each incident, and its number above it; of many, every n-th."""
     incidents = story.record.incidents
-    lines = tuple(
-        IncidentLine(x=axis.x(each.at), title=f"incident {each.number}: {incident_title(each)}")
-        for each in incidents
-    )
+    lines = tuple(IncidentLine(x=axis.x(each.at), title=spoken_title(each)) for each in incidents)
     labels = tuple(
         Label(text=str(each.number), position=_percent_of_width(axis.x(each.at)))
         for each in incidents[:: max(1, -(-len(incidents) // LABELS))]
@@ -202,7 +208,7 @@ def _incidents(story: Story, axis: TimeAxis) -> tuple[tuple[IncidentLine, ...], 
     return lines, labels
 
 
-def _percent(share: float) -> str:
+def percent(share: float) -> str:
     return "under 1 %" if 0 < share < 0.01 else f"{100 * share:.0f} %"  # noqa: PLR2004 - 1 %
 
 

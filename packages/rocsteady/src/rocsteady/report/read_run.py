@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import zipfile
+from collections.abc import Sequence
 from io import BytesIO
 from pathlib import Path
 
@@ -12,8 +13,10 @@ from rocsteady_train.untrusted_file import read_head, read_tail
 
 from rocsteady.doctor.knowledge.failures import load_failures
 from rocsteady.doctor.knowledge.values import Fix
+from rocsteady.hangs.wait_set import Waiter
 from rocsteady.model import FailureKind
 from rocsteady.printable import printable
+from rocsteady.report.source_lines import script_folders, source_around
 from rocsteady.report.story import (
     IncidentEvidence,
     RunFacts,
@@ -21,6 +24,7 @@ from rocsteady.report.story import (
     build_story,
     crashed_attempts,
 )
+from rocsteady.report.wait_diagram import frame_at
 from rocsteady.run.forecast import story_ahead
 from rocsteady.run.machine_at_start import machine_at_start
 from rocsteady.run.script_resume import can_resume
@@ -31,6 +35,7 @@ from rocsteady.store.values import RunLine, RunRecord
 
 INCIDENTS = 40  # of many, the last; their evidence is read
 STACKS, WAITS, LOG_TAIL = 24 * 1024, 8 * 1024, 8 * 1024  # bytes
+WAITERS = 1 << 20  # bytes
 BUNDLED_BYTES = 1024 * 1024  # of a file
 BUNDLED = ("wait-set.txt", "stacks.txt", "kernel.txt", "memory.json", "gpu.json", "variables.json",
            "log-tail.txt")  # fmt: skip
@@ -45,7 +50,7 @@ def read_facts(journal: Journal, line: RunLine, *, now: float) -> RunFacts:
     record = story_ahead(journal.story(line.run.name), journal.runs(), now=now)
     folder = journal.place.folder / RUNS / line.run.name
     start = machine_at_start(folder)
-    numbers = [incident.number for incident in record.incidents][-INCIDENTS:]
+    folders = script_folders(journal.place.folder.parent, line.run.command)
     facts = RunFacts(
         at=now,
         record=record,
@@ -53,7 +58,10 @@ def read_facts(journal: Journal, line: RunLine, *, now: float) -> RunFacts:
         resumes=can_resume(line.run, journal),
         diagnosis=start.diagnosis if start else None,
         variables=start.variables if start else {},
-        evidence=tuple(_evidence(folder, number) for number in numbers),
+        evidence=tuple(
+            _evidence(folder, each.number, each.place, folders, at=each.at)
+            for each in record.incidents[-INCIDENTS:]
+        ),
         crash=_crash_explanation(record),
         advice=_advice(record),
         log_tail=_log_tail(folder),
@@ -94,14 +102,27 @@ def bundle(journal: Journal, line: RunLine, page: str) -> bytes:
     return content.getvalue()
 
 
-def _evidence(folder: Path, number: int) -> IncidentEvidence:
+def _evidence(
+    folder: Path, number: int, place: str, folders: Sequence[Path], *, at: float
+) -> IncidentEvidence:
     incident = folder / f"incident-{number}"
     waits = _text(incident / "wait-set.txt", WAITS).splitlines()
+    waiters = _waiters(incident / "waits.json")
+    frame = frame_at(waiters, place)
     return IncidentEvidence(
         incident=number,
         waits=tuple(line for line in waits if line.strip()),
+        waiters=waiters,
+        source=source_around(*frame, folders, at=at) if frame else None,
         stacks=_text(incident / "stacks.txt", STACKS),
     )
+
+
+def _waiters(path: Path) -> tuple[Waiter, ...]:
+    try:
+        return msgspec.json.decode(read_head(path, WAITERS, follow=False), type=tuple[Waiter, ...])
+    except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
+        return ()
 
 
 def _crash_explanation(record: RunRecord) -> str:

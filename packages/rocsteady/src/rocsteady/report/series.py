@@ -10,7 +10,7 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from rocsteady.model import Value
-from rocsteady.store.values import AttemptRecord, Bucket, Intent, paused_between
+from rocsteady.store.values import SAVED_GAUGE, AttemptRecord, Bucket, Intent, paused_between
 from rocsteady.wording import YEAR, size
 
 HIGHEST = 1e100  # that is plotted
@@ -135,7 +135,9 @@ def rates(buckets: Iterable[Bucket], intents: Sequence[Intent] = ()) -> Series:
 
 
 def gauge_names(buckets: Iterable[Bucket]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(name for bucket in buckets for name in bucket.gauges))
+    """Return what was measured over time; a saved step is a moment."""
+    found = dict.fromkeys(name for bucket in buckets for name in bucket.gauges)
+    return tuple(name for name in found if name != SAVED_GAUGE)
 
 
 def _middle(bucket: Bucket) -> float:

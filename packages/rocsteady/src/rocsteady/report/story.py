@@ -15,6 +15,7 @@ import msgspec
 
 from rocsteady.doctor.knowledge.values import Fix
 from rocsteady.doctor.values import Brief, Diagnosis
+from rocsteady.hangs.wait_set import Waiter
 from rocsteady.model import (
     Failure,
     FailureKind,
@@ -25,6 +26,8 @@ from rocsteady.model import (
     Value,
 )
 from rocsteady.report.series import Plot, gauge_names, phase_seconds, plots
+from rocsteady.report.source_lines import Source
+from rocsteady.report.wait_diagram import Box, spoken, wait_boxes
 from rocsteady.store.values import (
     AttemptRecord,
     Bucket,
@@ -37,14 +40,16 @@ from rocsteady.wording import duration, inside_a_sentence, plural, result, spare
 
 UNCHANGED = "unchanged"  # settings
 UNCONFIRMED = "rocsteady's authors have not confirmed any of this on AMD hardware."
+SPELLED = {"workers": "num_workers"}  # settings, as PyTorch has them
 SWITCHED = {"True": "on", "False": "off"}
 FROM_THE_BEGINNING = (
     "start again, from the beginning (rocsteady does not know how the script resumes)"
 )
 ISSUE = re.compile(r"([\w.-]+/[\w.-]+)#(\d+)")
 ATTEMPT_COLUMNS = (
-    "attempt", "started", "settings", "duration", "end", "last step", "failure", "then",
+    "try", "started", "settings", "duration", "end", "last step", "cause", "then",
 )  # fmt: skip
+TRIED_COLUMNS = ("when", "step", "no step for", "then", "result")
 WAITS_AT_ONCE = 4  # lines of a proof that are shown; of more, the first and the last
 
 
@@ -73,6 +78,7 @@ class Action(Enum):
     WATCH = "watch"
     RESUME = "resume"
     FIX_SCRIPT = "fix the script"
+    KEEP_CHANGE = "fix the script, or keep the change"
     FIX_CAUSE = "fix the cause"
     AVOID_CRASH = "avoid a crash of the machine"
 
@@ -82,6 +88,8 @@ class IncidentEvidence(Value, frozen=True, kw_only=True):
 
     incident: int
     waits: tuple[str, ...] = ()  # the wait set, a sentence each
+    waiters: tuple[Waiter, ...] = ()  # the same
+    source: Source | None = None  # around the line where it was stuck
     stacks: str = ""  # of the processes that were looked at
 
 
@@ -127,10 +135,10 @@ class Costs(Value, frozen=True, kw_only=True):
         """Return the parts of the whole by name, without those that took no time."""
         parts = (
             ("training", self.useful),
-            ("until the first step", self.starting),
-            ("detecting failures and restarting", self.idle),
+            ("starting", self.starting),
+            ("stalled and restarting", self.idle),
             ("repeating steps", self.redone),
-            ("paused by the user", self.paused),
+            ("paused", self.paused),
         )
         return tuple((name, seconds) for name, seconds in parts if seconds > 0)
 
@@ -138,9 +146,18 @@ class Costs(Value, frozen=True, kw_only=True):
 class Segment(Value, frozen=True, kw_only=True):
     """A stretch of an attempt."""
 
-    kind: str  # starting, training, stalled
+    kind: str  # starting, training, stalled, restarting, paused
     begin: float
     end: float
+
+
+class Moment(Value, frozen=True, kw_only=True):
+    """A time in a table: a page shows it as the reader's clock had it, a text in UTC."""
+
+    at: float
+
+    def __str__(self) -> str:
+        return stamp(self.at)
 
 
 class AttemptStory(Value, frozen=True, kw_only=True):
@@ -160,18 +177,22 @@ class AttemptStory(Value, frozen=True, kw_only=True):
     segments: tuple[Segment, ...] = ()
 
     @property
-    def outcome(self) -> str:
-        if self.ended is None:
-            return f"{'is' if self.in_progress else 'was'} {self.end}"
-        step = "" if self.last_step is None else f" at step {self.last_step:,}"
-        return f"ended normally{step}" if self.ended_well else f"ended{step}: {self.end}"
+    def goes_on(self) -> bool:
+        return self.ended_well or self.in_progress
 
     @property
-    def cells(self) -> tuple[str, ...]:
+    def outcome(self) -> str:
+        if self.ended is None:
+            return self.end
+        step = "" if self.last_step is None else f" at step {self.last_step:,}"
+        return f"finished{step}" if self.ended_well else f"{self.end}{step}"
+
+    @property
+    def cells(self) -> tuple[str | Moment, ...]:
         """Return its row of a table with ``ATTEMPT_COLUMNS``."""
         return (
             str(self.number),
-            stamp(self.started),
+            Moment(at=self.started),
             self.settings,
             "" if self.ended is None else duration(self.ended - self.started),
             self.end,
@@ -192,11 +213,14 @@ class Trouble(Value, frozen=True, kw_only=True):
     advice: Fix | None = None  # what a person can do
     waits: tuple[str, ...] = ()  # the proof: what is shown at once
     more_waits: tuple[str, ...] = ()
+    boxes: tuple[Box, ...] = ()  # the wait as a picture
+    source: Source | None = None
     stacks: str = ""
     evidence: str = ""  # a folder
     decision: str = ""  # what rocsteady did
     action: str = ""  # the same, with why
     effect: str = ""  # what came of it
+    last_step: int | None = None
 
     @property
     def sources(self) -> tuple[tuple[str, str], ...]:
@@ -220,10 +244,16 @@ class TroubleGroup(Value, frozen=True, kw_only=True):
         return self.troubles[0]
 
     @property
-    def rows(self) -> tuple[tuple[str, ...], ...]:
-        """Return what was tried: incident, attempt, time, what was done, and its effect."""
+    def rows(self) -> tuple[tuple[str | Moment, ...], ...]:
+        """Return what was tried, with ``TRIED_COLUMNS``."""
         return tuple(
-            (str(it.incident.number), str(it.attempt), stamp(it.incident.at), it.action, it.effect)
+            (
+                Moment(at=it.incident.at),
+                "" if it.last_step is None else f"{it.last_step:,}",
+                duration(it.incident.quiet),
+                it.decision.rstrip("."),
+                it.effect,
+            )
             for it in self.troubles
             if it.incident
         )
@@ -274,18 +304,13 @@ def build_story(facts: RunFacts) -> Story:
     state = _state(facts)
     current = open_incident(record) if state is State.RUNNING else None
     end = run.ended or (record.forecast.at if record.forecast else None)
-    causes: dict[str, int] = {}
-    for attempt in attempts:
-        if attempt.failure is not None:
-            title = attempt.failure.title.rstrip(".")
-            causes[title] = causes.get(title, 0) + 1
     injected = any(message.event is RunEvent.FAULTS for message in record.messages)
     return Story(
         at=facts.at,
         record=record,
         state=state,
         tone=_tone(state, current),
-        happened=_happened(facts, state, causes, injected=injected),
+        happened=_happened(facts, state, attempts, injected=injected),
         next_step=_next_step(facts, state, attempts),
         steps=_steps(record.progress)[0],
         deadline=_deadline(record),
@@ -349,28 +374,41 @@ def attempt_stories(record: RunRecord, *, is_running: bool = False) -> tuple[Att
                 failure=_failure_of(record, attempt.number),
                 decision=_decision(decision) if decision else "",
                 reason=_decision_with_reason(decision) if decision else "",
-                segments=_segments(attempt, record.progress, end_of_run),
+                segments=_segments(attempt, record, end_of_run),
             )
         )
     return tuple(stories)
 
 
 def _segments(
-    attempt: AttemptRecord, progress: Sequence[Bucket], end_of_run: float | None
+    attempt: AttemptRecord, record: RunRecord, end_of_run: float | None
 ) -> tuple[Segment, ...]:
-    """Cut an attempt where it made its first and its last step; none if it made no step."""
-    own = [bucket for bucket in progress if bucket.attempt == attempt.number]
+    """Cut an attempt where it made its first and its last step, and where a hang was found."""
+    own = [bucket for bucket in record.progress if bucket.attempt == attempt.number]
     begun = [bucket.first_progress for bucket in own if bucket.first_progress is not None]
     moved = [bucket.last_progress for bucket in own if bucket.last_progress is not None]
     end = attempt.ended or end_of_run
-    if not begun or not moved:
-        return ()
-    first, last = max(attempt.started, min(begun)), max(moved)
-    cuts = [("starting", attempt.started, first), ("training", first, last)]
-    if end is not None and not _ended_well(attempt):
-        cuts.append(("stalled", last, end))
+    hang = next((each for each in record.incidents if each.attempt == attempt.number), None)
+    first = max(attempt.started, min(begun)) if begun else None
+    last = max(moved) if moved else None
+    if last is None and hang is not None:
+        last = max(attempt.started, hang.at - hang.quiet)
+    cuts = [("starting", attempt.started, first if first is not None else last or end)]
+    if first is not None and last is not None:
+        cuts.append(("training", first, last))
+    if end is not None and last is not None and not _ended_well(attempt):
+        found = hang.at if hang is not None else end
+        next_start = (each.started for each in record.attempts if each.number > attempt.number)
+        cuts += [("stalled", last, found), ("restarting", found, next(next_start, end))]
+    cuts += [
+        ("paused", intent.at, intent.ended or end)
+        for intent in record.intents
+        if intent.kind is IntentKind.PAUSE and intent.attempt == attempt.number
+    ]
     return tuple(
-        Segment(kind=kind, begin=begin, end=until) for kind, begin, until in cuts if until > begin
+        Segment(kind=kind, begin=begin, end=until)
+        for kind, begin, until in cuts
+        if until is not None and until > begin
     )
 
 
@@ -385,14 +423,17 @@ def _end(attempt: AttemptRecord, *, in_progress: bool, crashed: bool) -> str:
         return f"cut off: {'the machine crashed' if crashed else 'rocsteady was killed'}"
     by = f"signal {attempt.signal}" if attempt.signal else f"exit code {attempt.exit_code}"
     if attempt.outcome is Outcome.HUNG:
-        by = "ended by rocsteady"
+        return str(attempt.outcome.value)
     return by if attempt.outcome is Outcome.BY_ITSELF else f"{attempt.outcome.value}, {by}"
 
 
 def settings_of(attempt: AttemptRecord) -> str:
     changed = msgspec.to_builtins(attempt.strategy)  # without what is not changed
     variables = changed.pop("variables", {})
-    parts = [f"{name}={SWITCHED.get(str(value), value)}" for name, value in changed.items()]
+    parts = [
+        f"{SPELLED.get(name, name)}={SWITCHED.get(str(value), value)}"
+        for name, value in changed.items()
+    ]
     for name, value in variables.items():
         parts.append(f"{name} unset" if value is None else f"{name}={value}")
     return ", ".join(parts) or UNCHANGED
@@ -439,14 +480,14 @@ def _decision(decision: DecisionRecord) -> str:
     if decision.ends:
         return "Ended the run."
     if decision.changes_nothing:
-        return "Restarted the run without changes."
+        return "Restarted without changes."
     what = "another option of the plan" if decision.fallback else decision.what
-    return f"Restarted the run with {what}."
+    return f"Restarted with {what}."
 
 
 def _decision_with_reason(decision: DecisionRecord) -> str:
     """Return what was done and why; the reason for a retry says that nothing is changed."""
-    done = "Restarted the run." if decision.changes_nothing else _decision(decision)
+    done = "Restarted." if decision.changes_nothing else _decision(decision)
     return f"{done} {_capitalized(decision.why.rstrip('.'))}."
 
 
@@ -476,7 +517,9 @@ def _steps(progress: Sequence[Bucket]) -> tuple[int | None, int | None]:
     return step, total
 
 
-def _happened(facts: RunFacts, state: State, causes: dict[str, int], *, injected: bool) -> str:
+def _happened(
+    facts: RunFacts, state: State, tries: Sequence[AttemptStory], *, injected: bool
+) -> str:
     record, run = facts.record, facts.record.run
     attempts = sum(each.ended - each.started for each in record.attempts if each.ended)
     took = duration(max(attempts, (run.ended or facts.at) - run.started))
@@ -493,8 +536,8 @@ def _happened(facts: RunFacts, state: State, causes: dict[str, int], *, injected
     outcome = "" if run.outcome in named_by_state else f": {run.outcome.value}"
     note = "Faults were injected into this run on purpose. " if injected else ""
     now = open_incident(record) if state is State.RUNNING else None
-    handled = f" Incident {now.number}, {incident_title(now)}, is being handled." if now else ""
-    return f"{note}{begin}{outcome}.{handled} {_trouble_in_short(record, causes)}".rstrip()
+    handled = f" It {spoken_title(now)} just now and is being restarted." if now else ""
+    return f"{note}{begin}{outcome}.{handled} {_trouble_in_short(record, tries)}".rstrip()
 
 
 def _progress(record: RunRecord) -> str:
@@ -506,34 +549,53 @@ def _progress(record: RunRecord) -> str:
     return f" ({plural(step, 'step')})" if total is None else f" ({step:,} of {total:,} steps)"
 
 
-def _trouble_in_short(record: RunRecord, causes: dict[str, int]) -> str:
-    attempts = plural(len(record.attempts), "attempt")
-    if crashed := crashed_attempts(record):
-        crash = f"The machine crashed during attempt {', '.join(map(str, crashed))}."
-        if len(record.attempts) == 1:
-            return crash
-        attempts = f"{crash} {attempts}"
-    if len(record.attempts) <= 1 and not record.incidents and not record.failures:
-        return f"{attempts}, no incidents."
-    named = "; ".join(
-        inside_a_sentence(title) + (f" ({count} times)" if count > 1 else "")
-        for title, count in causes.items()
-    )
-    lost = f", {duration(record.seconds_lost)} lost to failures and restarts"
-    return f"{attempts}{lost * (record.seconds_lost > 0)}{f'. Cause: {named}' if named else ''}."
+def _trouble_in_short(record: RunRecord, attempts: Sequence[AttemptStory]) -> str:
+    """Return what went wrong and what it cost, the user's own line first."""
+    said = [f"The machine crashed in try {number}." for number in crashed_attempts(record)]
+    ends: dict[str, int] = {}
+    for attempt in attempts:
+        if what := _how_it_failed(record, attempt):
+            ends[what] = ends.get(what, 0) + 1
+    for what, count in ends.items():
+        again = "" if count == 1 else " twice" if count == 2 else f" {count} times"  # noqa: PLR2004
+        verb, _, where = what.partition(" ")
+        said.append(f"It {verb}{again} {where}".rstrip() + ".")
+    if not said:
+        return "Nothing went wrong."
+    last = attempts[-1]
+    changed = f"It went on with {last.settings}. " * (last.settings != UNCHANGED and last.goes_on)
+    lost = f"This cost {duration(record.seconds_lost)}." * (record.seconds_lost > 0)
+    return f"{' '.join(said)} {changed}{lost}".rstrip()
+
+
+def _how_it_failed(record: RunRecord, attempt: AttemptStory) -> str:
+    """Return a clause such as "hung at train.py:24 in load"; "" if it did not fail."""
+    hang = next((each for each in record.incidents if each.attempt == attempt.number), None)
+    if hang is not None:
+        return spoken_title(hang)
+    failure = attempt.failure
+    if failure is None:
+        return ""
+    what = failure.seen[0] if failure.kind == FailureKind.SCRIPT_ERROR and failure.seen else ""
+    where = f" at {failure.line}" if failure.line else ""
+    cause = what or inside_a_sentence(failure.title.rstrip("."))
+    return f"failed{where}: {cause}"
+
+
+def spoken_title(incident: Incident) -> str:
+    title = incident_title(incident)
+    return title.replace(incident.place, spoken(incident.place)) if incident.place else title
 
 
 def _next_step(facts: RunFacts, state: State, attempts: Sequence[AttemptStory]) -> NextStep:
     record = facts.record
     name = shlex.quote(record.run.name)
     if state is State.DONE:
-        settings = attempts[-1].settings if attempts else UNCHANGED
-        changed = f" It finished with changed settings: {settings}." * (settings != UNCHANGED)
-        return NextStep(action=Action.NOTHING, text=f"No action needed. The run is done.{changed}")
+        return _after_success(facts, attempts)
     if state is State.RUNNING:
         return NextStep(
             action=Action.WATCH,
-            text="No action needed. To watch the run:",
+            text="Watch it:",
             command=f"rocsteady watch {name}",
         )
     resume = f"rocsteady run --resume {name}"
@@ -559,6 +621,24 @@ def _next_step(facts: RunFacts, state: State, attempts: Sequence[AttemptStory]) 
     why = f"rocsteady stopped trying: {gave_up}. " if gave_up else ""
     text = f"{why}After fixing the cause, {again}:"
     return NextStep(action=Action.FIX_CAUSE, text=text, command=resume)
+
+
+def _after_success(facts: RunFacts, attempts: Sequence[AttemptStory]) -> NextStep:
+    """Return the line to fix, and how to keep what helped."""
+    record = facts.record
+    places = [spoken(each.place) for each in record.incidents if each.place]
+    place = max(places, key=places.count, default="")
+    kept = attempts[-1].settings if attempts else UNCHANGED
+    changes = [each for each in record.decisions if not (each.ends or each.changes_nothing)]
+    if kept != UNCHANGED and changes and changes[-1].fallback is None:
+        fix = f"Fix {place}, or keep" if place else "Keep"
+        command = f"rocsteady run --with {changes[-1].what} -- {shlex.join(record.run.command)}"
+        return NextStep(
+            action=Action.KEEP_CHANGE, text=f"{fix} the workaround ({kept}):", command=command
+        )
+    if place:
+        return NextStep(action=Action.FIX_SCRIPT, text=f"Fix {place}.")
+    return NextStep(action=Action.NOTHING, text="Nothing. The run is done.")
 
 
 def _deadline(record: RunRecord) -> str:
@@ -587,8 +667,10 @@ def _troubles(facts: RunFacts, attempts: Sequence[AttemptStory]) -> list[Trouble
         folds = len(own.waits) > WAITS_AT_ONCE
         found.append(
             msgspec.structs.replace(
-                _trouble(facts, attempts, incident.attempt, incident_title(incident)),
+                _trouble(facts, attempts, incident.attempt, spoken_title(incident)),
                 incident=incident,
+                boxes=wait_boxes(own.waiters, incident.place),
+                source=own.source,
                 waits=(own.waits[0], own.waits[-1]) if folds else own.waits,
                 more_waits=own.waits[1:-1] if folds else (),
                 stacks=own.stacks,
@@ -598,12 +680,12 @@ def _troubles(facts: RunFacts, attempts: Sequence[AttemptStory]) -> list[Trouble
     with_incident = {incident.attempt for incident in record.incidents}
     for row in record.failures:
         if row.attempt not in with_incident:
-            trouble = _trouble(facts, attempts, row.attempt, f"attempt {row.attempt} failed")
+            trouble = _trouble(facts, attempts, row.attempt, _failed_title(row.failure))
             found.append(msgspec.structs.replace(trouble, evidence=_in_project(row.evidence)))
     named = {row.attempt for row in record.failures}
     for attempt in crashed_attempts(record):
         if attempt not in named:
-            title = f"the machine crashed during attempt {attempt}"
+            title = f"the machine crashed during try {attempt}"
             trouble = _trouble(facts, attempts, attempt, title)
             followed = attempt < len(record.attempts)
             action = "" if followed else "Not started again with the same settings."
@@ -617,7 +699,6 @@ def _trouble(facts: RunFacts, attempts: Sequence[AttemptStory], number: int, tit
     own = next((each for each in attempts if each.number == number), None)
     following = next((each for each in attempts if each.number == number + 1), None)
     failure = _failure_of(facts.record, number)
-    effect = f"Attempt {following.number} {following.outcome}." if following else ""
     return Trouble(
         attempt=number,
         title=_capitalized(title),
@@ -625,8 +706,14 @@ def _trouble(facts: RunFacts, attempts: Sequence[AttemptStory], number: int, tit
         advice=facts.advice.get(failure.kind) if failure else None,
         decision=own.decision if own else "",
         action=own.reason if own else "",
-        effect=effect,
+        effect=following.outcome if following else "",
+        last_step=own.last_step if own else None,
     )
+
+
+def _failed_title(failure: Failure) -> str:
+    where = f"{failure.line}: " if failure.line else ""
+    return f"{where}{failure.seen[0] if failure.seen else failure.title.rstrip('.')}"
 
 
 def _grouped(troubles: Sequence[Trouble]) -> tuple[TroubleGroup, ...]:

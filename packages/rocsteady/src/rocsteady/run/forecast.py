@@ -18,13 +18,22 @@ import msgspec
 from rocsteady_train import goodput
 
 from rocsteady.run.job.values import Deadline
-from rocsteady.store.values import Bucket, DecisionRecord, Forecast, Run, RunLine, RunRecord
+from rocsteady.store.values import (
+    SAVED_GAUGE,
+    Bucket,
+    DecisionRecord,
+    Forecast,
+    Run,
+    RunLine,
+    RunRecord,
+)
 
 STRETCHES = 12  # of equal time, that the work so far is cut into
 FEWEST = 3  # stretches that say something
 ENOUGH = 10.0  # seconds of work
 UNSEEN = 0.06  # deviation of the pace from one hour to another, as planner/pace has it
 MINUTE, HOUR = 60.0, 3600.0  # seconds
+YOUNG, YOUNG_GRAIN = 600.0, 3.0  # seconds
 WIDE = 1.645  # standard deviations either side of the middle, for 90 %
 WIDEST = 3.0  # as a logarithm
 NEAR, STALL = 5, 4.0  # a stall takes so many times as long as moves do so near to it
@@ -131,18 +140,26 @@ def needed(left: int, until: float, now: float) -> float:
 
 
 def points_of(buckets: Sequence[Bucket]) -> list[ProgressPoint]:
-    """Return how far a run was when, once a minute at most; of a bucket only the end is exact."""
+    """Return how far a run was when; of a bucket only the end is exact.
+
+    Once a minute, and of a run that began a few minutes ago more often, so that something can be
+    said in its first minute.
+    """
     points: dict[tuple[int, float], ProgressPoint] = {}
+    moved = [bucket.start for bucket in buckets if bucket.last_progress is not None]
+    young = bool(moved) and moved[-1] - moved[0] < YOUNG
     for bucket in buckets:
         if bucket.last_progress is not None:
-            key = bucket.attempt, bucket.start // MINUTE
+            key = bucket.attempt, bucket.start // (YOUNG_GRAIN if young else MINUTE)
             points[key] = ProgressPoint(bucket.last_progress, bucket.last_step, bucket.attempt)
     return list(points.values())
 
 
 def saving_of(buckets: Sequence[Bucket]) -> float | None:
     """Return the seconds between two checkpoints; None if fewer than two were seen."""
-    saved = [bucket.start for bucket in buckets if bucket.seconds_in.get("checkpoint")]
+    saved = [bucket.start for bucket in buckets if SAVED_GAUGE in bucket.gauges] or [
+        bucket.start for bucket in buckets if bucket.seconds_in.get("checkpoint")
+    ]
     return median(two - one for one, two in pairwise(saved)) if len(saved) > 1 else None
 
 

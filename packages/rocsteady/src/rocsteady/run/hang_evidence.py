@@ -17,7 +17,6 @@ from rocsteady.hangs.process_tree import gpus_of
 from rocsteady.hangs.stacks import NativeStacks
 from rocsteady.hangs.values import Heartbeat, world_size
 from rocsteady.hangs.verdict import Verdict
-from rocsteady.hangs.wait_set import sentences
 from rocsteady.model import Blame, Sign
 from rocsteady.run.attempt_end import HangEvidence
 from rocsteady.run.context import AttemptContext, Services
@@ -62,7 +61,7 @@ def hang_evidence(  # noqa: PLR0913 - all are keyword arguments
             since=since,
             attempt=attempt,
             variables=services.known_variables,
-            waits=sentences(verdict.waits) if verdict.waits else (),
+            waits=verdict.waits,
             known=known,
             within=within,
         )

@@ -10,7 +10,7 @@ from math import ceil
 from rocsteady.hangs.output import Progress
 from rocsteady.hangs.values import Heartbeat
 from rocsteady.hangs.verdict import Verdict
-from rocsteady.store.values import Bucket, Sample
+from rocsteady.store.values import SAVED_GAUGE, Bucket, Sample
 from rocsteady.system import procfs
 
 PRINTED, EPOCH, SAVED = "printed", "epoch", "saved "  # counts, by their kind; saved in a unit
@@ -264,6 +264,7 @@ class AttemptProgress:
         self._step = 0  # that was seen last
         self._signs = 0  # of work
         self._worked: tuple[float, float] | None = None  # since when, and when last
+        self._saved = 0.0  # when it last saved, by the monotonic clock
 
     @property
     def before(self) -> int:
@@ -358,8 +359,17 @@ class AttemptProgress:
             began_at=self._began_at,
             total=self._total_of(step, printed),
             seconds_in=self.heartbeats[0].seconds_in if self.heartbeats else {},
-            measured=dict(measured or {}),
+            measured={**(measured or {}), **self._newly_saved(step)},
         )
+
+    def _newly_saved(self, step: int) -> dict[str, float]:
+        """Return up to which step it saved since the last look, if it did."""
+        last = max(self.heartbeats, key=lambda beat: beat.saved or 0.0, default=None)
+        if last is None or (last.saved or 0.0) <= self._saved:
+            return {}
+        self._saved = last.saved or 0.0
+        ahead = last.saved_step - self._made if self._counting else 0
+        return {SAVED_GAUGE: max(0.0, step + ahead)}
 
     def _total_of(self, step: int, printed: Progress | None) -> int | None:
         """Return the steps in all; None where nothing tells, or what does is below the step."""

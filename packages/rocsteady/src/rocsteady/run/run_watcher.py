@@ -15,6 +15,7 @@ import msgspec
 from rocsteady_train.untrusted_file import read_tail
 
 from rocsteady.errors import JournalError
+from rocsteady.hangs.gpu_counters import GpuUse, gpu_users
 from rocsteady.hangs.heartbeat_pages import read_pages
 from rocsteady.hangs.values import Heartbeat
 from rocsteady.model import Value
@@ -24,7 +25,8 @@ from rocsteady.store.journal import Journal
 from rocsteady.store.location import RUNS
 from rocsteady.store.redaction import Secrets
 from rocsteady.store.run_names import check_name
-from rocsteady.store.values import RunLine, RunRecord
+from rocsteady.store.values import SAVED_GAUGE, RunLine, RunRecord
+from rocsteady.system import procfs
 from rocsteady.system.logfile import TEXT_STAMP
 from rocsteady.wording import plural
 
@@ -32,6 +34,7 @@ READ_EVERY = 2.0  # seconds, at least, between two readings of the journal
 SHARE = 0.03  # of the time that may go into them
 LOG_TAIL = 16 * 1024  # bytes
 TAIL_LINES = 60  # more than a screen has
+RETRY = "-- retry {} --"  # between the logs of two attempts
 _OWN_TIME = re.compile(r"\[?(?:\d{4}-\d\d-\d\d[ T])?\d\d:\d\d:\d\d")  # that a script prints
 
 
@@ -42,12 +45,23 @@ class RankView(Value, frozen=True, kw_only=True):
     quiet: float  # seconds since its last step
 
 
+class LastSave(Value, frozen=True, kw_only=True):
+    """The newest checkpoint, as far as it was seen to be saved."""
+
+    at: float  # by the wall clock
+    step: int | None
+
+
 class WatchView(Value, frozen=True, kw_only=True):
     now: float
     line: RunLine
     story: RunRecord
     ranks: tuple[RankView, ...] = ()
-    log: tuple[str, ...] = ()  # its last lines
+    log: tuple[str, ...] = ()  # its last lines, of all attempts
+    quiet: float | None = None  # seconds since the last step; None: there was none, or nobody knows
+    saved: LastSave | None = None
+    gpu_users: tuple[GpuUse, ...] = ()
+    memory: tuple[int, int] | None = None  # bytes of the machine in use, and all
 
 
 class RunWatcher:
@@ -59,6 +73,7 @@ class RunWatcher:
         self.folder = journal.place.folder / RUNS / name  # a path in the journal is not believed
         self._journal, self._environment = journal, environment
         self._read_at = self._wait = 0.0
+        self._logs: dict[int, tuple[object, tuple[str, ...]]] = {}  # by attempt, as last read
         self.lines, self._line, self._story = self._read()
 
     def view(self, *, fresh: bool = False) -> WatchView:
@@ -70,12 +85,17 @@ class RunWatcher:
         beats = self._heartbeats(line) if line.alive else ()
         if beats and line.step is not None and line.attempts:
             line = msgspec.structs.replace(line, step=max(line.step, *_steps(beats)))
+        now = time.time()
         return WatchView(
-            now=time.time(),
+            now=now,
             line=line,
             story=self._story,
             ranks=_ranks(beats),
             log=self._log(),
+            quiet=_quiet(line, beats, now),
+            saved=_saved(self._story, beats, now),
+            gpu_users=self._gpu_users,
+            memory=procfs.memory_of_machine(),
         )
 
     @property
@@ -89,20 +109,38 @@ class RunWatcher:
         story = story_ahead(self._journal.story(self.name), lines, now=time.time())
         line = next(line for line in lines if line.run.name == self.name)
         shown = _without_secrets(line), _without_secrets_in(story)
+        self._gpu_users = gpu_users()
         self._read_at = time.monotonic()
         self._wait = max(READ_EVERY, (self._read_at - began) / SHARE)
         return lines, *shown
 
     def _log(self) -> tuple[str, ...]:
-        """Return the last lines that the script printed; of each, the time that it came."""
-        number = max(1, self._line.attempts)
+        """Return the last lines that the script printed, in all attempts."""
+        lines: tuple[str, ...] = ()
+        for number in range(max(1, self._line.attempts), 0, -1):
+            begins = (RETRY.format(number - 1),) if number > 1 else ()
+            lines = (*begins, *self._log_of(number), *lines)
+            if len(lines) >= TAIL_LINES:
+                break
+        return lines[-TAIL_LINES:]
+
+    def _log_of(self, number: int) -> tuple[str, ...]:
+        """Return the end of the log of one attempt; of each line, the time that it came."""
+        path = self.folder / f"attempt-{number}.log"
         try:
-            tail = read_tail(self.folder / f"attempt-{number}.log", LOG_TAIL, follow=False)
+            about = path.lstat()
+            state = about.st_size, about.st_mtime_ns
+            known, lines = self._logs.get(number, (None, ()))
+            if state == known:
+                return lines
+            tail = read_tail(path, LOG_TAIL, follow=False)
         except OSError:
             return ()
-        lines = tail.decode("utf-8", "replace").splitlines()[-TAIL_LINES:]
-        text = "\n".join(line_with_time(line) for line in lines)
-        return tuple(Secrets().text(text).split("\n")) if text else ()
+        last = tail.decode("utf-8", "replace").splitlines()[-TAIL_LINES:]
+        text = "\n".join(line_with_time(line.rpartition("\r")[2]) for line in last)
+        lines = tuple(Secrets().text(text).split("\n")) if text else ()
+        self._logs[number] = state, lines
+        return lines
 
     def _heartbeats(self, line: RunLine) -> tuple[Heartbeat, ...]:
         supervisor = line.run.process.split(":")[1:2]
@@ -120,26 +158,49 @@ def line_with_time(line: str) -> str:
     return rest if _OWN_TIME.match(rest) else f"{stamp[1]} {rest}"
 
 
-def line_of_text(view: WatchView, state: str, ahead: str) -> str:
+def line_of_text(view: WatchView, state: str, ahead: str, *, moving: bool) -> str:
     """Announce how a run is in one line."""
     line = view.line
     words = [state]
     if line.step is not None:
         total = f"/{line.total:,} ({line.step / line.total:.0%})" if line.total else ""
         words.append(f"step {line.step:,}{total}")
-    if line.rate and line.run.ended is None:
+    if line.rate and moving:
         words.append(f"{line.rate:.2f} steps/s")
     if ahead:
         words.append(ahead)
     if line.attempts > 1:
-        words.append(plural(line.attempts, "attempt"))
+        words.append(plural(line.attempts - 1, "retry", "retries"))
     if line.incidents:
-        words.append(plural(line.incidents, "incident"))
+        words.append(plural(line.incidents, "hang"))
     return f"{line.run.name}: {', '.join(words)}"
 
 
 def _steps(beats: tuple[Heartbeat, ...]) -> tuple[int, ...]:
     return tuple(beat.base + beat.step for beat in beats)
+
+
+def _quiet(line: RunLine, beats: tuple[Heartbeat, ...], now: float) -> float | None:
+    """Return the seconds since the last step of the last attempt."""
+    last = max((beat.last_step or 0.0 for beat in beats), default=0.0)
+    if last:
+        return max(0.0, time.monotonic() - last)
+    return None if line.last_progress is None else max(0.0, now - line.last_progress)
+
+
+def _saved(story: RunRecord, beats: tuple[Heartbeat, ...], now: float) -> LastSave | None:
+    """Return the last save: its step by the journal, and when it was by the process, if it can."""
+    found = next((each for each in reversed(story.progress) if SAVED_GAUGE in each.gauges), None)
+    live = max(beats, key=lambda beat: beat.saved or 0.0, default=None)
+    step = round(found.gauges[SAVED_GAUGE].most) if found else None
+    if live is not None and live.saved:
+        at = now - max(0.0, time.monotonic() - live.saved)
+        if live.base or len(story.attempts) == 1:
+            step = live.base + live.saved_step
+        elif found is None or found.start + found.width < at:
+            step = None  # the journal does not have it yet
+        return LastSave(at=at, step=step)
+    return LastSave(at=min(now, found.start + found.width), step=step) if found else None
 
 
 def _ranks(beats: tuple[Heartbeat, ...]) -> tuple[RankView, ...]:

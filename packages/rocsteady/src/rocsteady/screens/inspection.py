@@ -8,9 +8,12 @@ from collections.abc import Sequence
 from rocsteady.colours import BOLD, DIM, GREEN, RED, YELLOW
 from rocsteady.doctor.knowledge.values import Step
 from rocsteady.hangs.frames import is_users_file, path_of, place_of_frame
-from rocsteady.hangs.inspection import Inspection, Standing, Waiter
+from rocsteady.hangs.inspection import Inspection, Standing
 from rocsteady.hangs.stack_frames import has_users_code, own_part
+from rocsteady.hangs.wait_set import Waiter
 from rocsteady.report.pages import render_template
+from rocsteady.report.source_lines import Source
+from rocsteady.report.wait_diagram import spoken, wait_boxes
 from rocsteady.screens.screen import Page
 from rocsteady.store.redaction import shown_command
 from rocsteady.wording import duration, plural, size
@@ -22,6 +25,8 @@ STYLES = {
     Standing.STOPPED: YELLOW,
     Standing.UNSEEN: YELLOW,
 }
+TONES = {RED: "bad", YELLOW: "warning", GREEN: "ok"}
+WAITS = (Standing.STUCK, Standing.WAITING)
 MAX_WAITERS = 8  # threads that are shown
 UNCOUNTED = ("time", "a", "the", "something")  # what a thread waits for that needs no article
 ELSEWHERE = ("rocsteady report",)  # commands for runs of rocsteady only
@@ -41,11 +46,11 @@ def render_inspection(
     page.row(label, headline(found), column=len(label) + 2, style=STYLES[found.state])
     page.paragraph(about(found), style=DIM)
     chain = shown_waiters(found)
-    if chain and found.state in (Standing.STUCK, Standing.WAITING):
+    if chain and found.state in WAITS:
         page.line()
         page.line("Who waits for whom", style=BOLD)
         for waiter in chain:
-            page.line(f"  {_spoken(waiter.place) or 'not Python'}  (process {waiter.pid})")
+            page.line(f"  {spoken(waiter.place) or 'not Python'}  (process {waiter.pid})")
             page.paragraph(wait_of(waiter), indent=4)
     if found.ways_out:
         page.line()
@@ -67,12 +72,23 @@ def render_inspection(
     return str(page)
 
 
-def render_inspection_page(found: Inspection, advice: Sequence[Step]) -> str:
+def render_inspection_page(
+    found: Inspection, advice: Sequence[Step], source: Source | None = None
+) -> str:
     return render_template(
         "inspection.html.j2",
         found=found,
-        headline=headline(found),
-        about=about(found),
+        place=spoken(found.place),
+        facts=(
+            ("Command", shown_command(found.command)),
+            ("Process", f"{found.pid}, started {duration(found.age)} before this"),
+            ("Processes", f"{found.processes}, {size(found.memory_bytes)} of memory"),
+            ("GPU", found.gpus),
+            ("Inspected", f"from outside, for {duration(found.seconds)}"),
+        ),
+        tone=TONES[STYLES[found.state]],
+        boxes=wait_boxes(found.waiters, found.place) if found.state in WAITS else (),
+        source=source,
         waiters=[(each, wait_of(each)) for each in shown_waiters(found)],
         stacks=[(each, stack_of(each)) for each in shown_stacks(found)],
         to_do=to_do(found, advice),
@@ -81,11 +97,7 @@ def render_inspection_page(found: Inspection, advice: Sequence[Step]) -> str:
 
 
 def headline(found: Inspection) -> str:
-    return f"{_spoken(found.place)}: {found.why}" if found.place else found.why
-
-
-def _spoken(place: str) -> str:
-    return place.replace(" ", " in ", 1)
+    return f"{spoken(found.place)}: {found.why}" if found.place else found.why
 
 
 def about(found: Inspection) -> str:
@@ -135,7 +147,7 @@ def stack_of(waiter: Waiter) -> list[tuple[str, bool]]:
             if folded:
                 lines.append((f"{plural(folded, 'frame')} of libraries", False))
             folded = 0
-            lines.append((_spoken(place_of_frame(frame)), users))
+            lines.append((spoken(place_of_frame(frame)), users))
         else:
             folded += 1
     if folded:
@@ -158,7 +170,7 @@ def to_do(found: Inspection, advice: Sequence[Step]) -> tuple[Step, ...]:
     )
     if found.state is Standing.STUCK:
         line = Step(
-            text=f"Fix {_spoken(found.place)}: it waits there for something that cannot happen."
+            text=f"Fix {spoken(found.place)}: it waits there for something that cannot happen."
         )
         known = [_for(step, command) for step in advice[:2]]
         return (*((line,) if found.place else ()), *known, next_time)

@@ -8,7 +8,7 @@ from datetime import tzinfo
 
 from rocsteady.colours import BOLD, DIM, GREEN, RED, YELLOW
 from rocsteady.model import RunOutcome
-from rocsteady.report.story import Story, Tone, torch_of
+from rocsteady.report.story import Story, Tone, TroubleGroup, torch_of
 from rocsteady.screens.screen import LEAST_LAST, Column, Page
 from rocsteady.store.values import RunLine
 from rocsteady.wording import ahead, duration, met, rough_duration, until
@@ -103,36 +103,53 @@ def _ahead(line: RunLine, now: float, zone: tzinfo | None) -> str:
 
 
 STYLES = {Tone.OK: GREEN, Tone.WARNING: YELLOW, Tone.BAD: RED}
-INCIDENTS_SHOWN = 5  # of many, the last
-LABEL = 13
+GROUPS_SHOWN = 5  # of many, the last
+LABEL = 11
 
 
 def render_summary(story: Story, *, width: int, colour: bool) -> str:
     page = Page(width, colour=colour)
     page.row(story.state.value, story.happened, column=LABEL, style=f"{BOLD} {STYLES[story.tone]}")
+    start = page.row("to do", story.next_step.text, column=LABEL, style=BOLD)
+    if story.next_step.command:
+        page.line(" " * start + story.next_step.command)
+    left_out = len(story.troubles) - GROUPS_SHOWN
+    if left_out > 0:
+        page.row("", f"{left_out} more in the full report", column=LABEL, style=DIM)
+    for group in story.troubles[-GROUPS_SHOWN:]:
+        _group(page, group)
+    costs = story.costs
+    if costs.whole:
+        parts = (
+            f"{name} {duration(seconds)} ({100 * seconds / costs.whole:.0f} %)"
+            for name, seconds in costs.shares
+        )
+        page.row("time", ", ".join(parts), column=LABEL)
     page.row("command", story.command, column=LABEL)
     if story.machine is not None:
         machine = story.machine.machine
         gpus = "; ".join(machine.gpus) or "no AMD GPU"
         page.row("machine", f"{gpus}; {torch_of(machine)}", column=LABEL)
-    left_out = len(story.incidents) - INCIDENTS_SHOWN
-    if left_out > 0:
-        earlier = f"{left_out} earlier ones are in the full report"
-        page.row("incidents", earlier, column=LABEL, style=DIM)
-    for trouble in story.incidents[-INCIDENTS_SHOWN:]:
-        kind = f" ({trouble.failure.kind})" if trouble.failure else ""
-        then = f". {trouble.decision}" if trouble.decision else ""
-        number = trouble.incident.number if trouble.incident else 0
-        page.row(f"incident {number}", f"{trouble.title}{kind}{then}", column=LABEL)
-    costs = story.costs
-    if costs.whole:
-        spent = {"detecting and restarting": costs.idle, "repeated": costs.redone}
-        lost = [f"{duration(seconds)} {what}" for what, seconds in spent.items() if seconds > 0]
-        trained = f"{duration(costs.useful)} training ({100 * costs.useful / costs.whole:.0f} %)"
-        page.row("time", ", ".join((trained, *lost)), column=LABEL)
-    start = page.row("next", story.next_step.text, column=LABEL, style=BOLD)
-    if story.next_step.command:
-        page.line(" " * start + story.next_step.command)
     name = shlex.quote(story.record.run.name)
-    page.paragraph(f"Full report: rocsteady report {name} --format html --open", style=DIM)
+    page.paragraph(f"Full report: rocsteady report {name} --open", style=DIM)
     return str(page)
+
+
+def _group(page: Page, group: TroubleGroup) -> None:
+    """Show what went wrong: the user's line, the lines around it, and what was tried."""
+    page.line()
+    times = f" ({len(group.troubles)} times)" if len(group.troubles) > 1 else ""
+    page.line(f"{group.title}{times}", style=BOLD)
+    if group.first.source is not None:
+        for line in group.first.source.lines:
+            mark = ">" if line.blamed else " "
+            page.line(f"  {mark}{line.number:5}  {line.text}", style="" if line.blamed else DIM)
+    for box in group.first.boxes:
+        arrow = f", waits for {box.waits_for}" if box.waits_for else ""
+        page.paragraph(f"{box.title} ({box.detail}){arrow}", indent=2)
+    for trouble in group.troubles:
+        step = "" if trouble.last_step is None else f"step {trouble.last_step:,}: "
+        result = f" Result: {trouble.effect}." if trouble.effect else ""
+        if trouble.decision:
+            page.paragraph(f"{step}{trouble.decision}{result}", indent=2)
+    page.line()

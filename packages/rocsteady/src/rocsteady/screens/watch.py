@@ -4,42 +4,96 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime, tzinfo
-from itertools import pairwise
+from enum import Enum
+from itertools import groupby, pairwise
+from statistics import median
 
-from rocsteady.model import IntentKind, RunOutcome, Value
-from rocsteady.report.story import incident_title
+from rocsteady.colours import BOLD, GREEN, RED, YELLOW
+from rocsteady.hangs.frames import is_users_file, path_of, place_of_frame
+from rocsteady.hangs.stack_frames import own_part
+from rocsteady.model import IntentKind, Outcome, RunOutcome, RunState, Value
+from rocsteady.report.series import gauge, in_attempts
+from rocsteady.report.story import UNCHANGED, open_incident, settings_of
+from rocsteady.report.wait_diagram import spoken
 from rocsteady.run.run_watcher import RankView, WatchView
-from rocsteady.screens.runs import state_of
 from rocsteady.store.values import (
+    AttemptRecord,
     Bucket,
-    DecisionRecord,
     Gauge,
     Intent,
     RunLine,
     RunRecord,
     paused_between,
 )
-from rocsteady.wording import duration, moment, plural, size, spare, until
+from rocsteady.wording import duration, moment, plural, rough_duration, size, spare, until
 
 RANK_QUIET = 5.0  # seconds without a step, after which a rank in a phase of its own stands out
 RANKS_SHOWN = 64
-SERIES = ("loss", "step time")  # in this order, from above
 ODD = "*"  # after a rank that stands out
-INCIDENTS_SHOWN = 3
 LOSS, HOST = "loss", "host memory"  # gauges of the journal
 READINGS_FOR = 180.0  # seconds; older ones say nothing of now
+WAITS_AFTER = 15.0  # seconds after the end of an attempt; a restart alone takes less
+STILL_AFTER, STILL_STEPS = 3.0, 5  # seconds without a step, and usual steps: then no speed is shown
+SPIKE = 5.0  # times the usual step: what is slower is cut off, so that the rest can be seen
+SHADES = "█▓▒░"
+DOTS = ((0x01, 0x08), (0x02, 0x10), (0x04, 0x20), (0x40, 0x80))  # of a Braille cell, by row
 Detail = tuple[str, str | tuple[str, ...]]  # a label; a text to wrap, or cells that stay whole
 _OF_GPU = re.compile(r"(GPU \d+) (\w+)")
 
 
-class Series(Value, frozen=True, kw_only=True):
-    """Values over time, for a curve, and the last of them in words."""
+class Condition(Enum):
+    """How a run is, as its badge says."""
+
+    STARTING = "starting"
+    RESUMING = "resuming"
+    TRAINING = "training"
+    FINISHING = "finishing"
+    SLOW = "slow"
+    HUNG = "hung"
+    RESTARTING = "restarting"
+    WAITING = "waiting"  # for something to clear up, before the next try
+    PAUSED = "paused"
+    DONE = "done"
+    STOPPED = "stopped"
+    CRASHED = "crashed"
+    GAVE_UP = "gave up"
+    INTERRUPTED = "interrupted"  # its supervisor is gone
+
+    @property
+    def style(self) -> str:
+        match self:
+            case Condition.TRAINING | Condition.FINISHING | Condition.DONE:
+                return GREEN
+            case Condition.HUNG | Condition.CRASHED | Condition.GAVE_UP:
+                return RED
+            case Condition.STARTING | Condition.RESUMING | Condition.RESTARTING:
+                return BOLD
+            case _:
+                return YELLOW
+
+
+class Chip(Value, frozen=True, kw_only=True):
+    """One launch, or several that ended alike, in the strip of retries."""
+
+    text: str
+    style: str
+
+
+class Curve(Value, frozen=True, kw_only=True):
+    """Values over time, a line for each attempt, and the last of them in words."""
 
     label: str
-    values: tuple[float, ...]
+    lines: tuple[tuple[tuple[float, float], ...], ...]  # of moment and value
     last: str
+    low: float
+    high: float  # that is drawn; a spike may be higher
+    span: str
+
+    @property
+    def begin(self) -> float:
+        return self.lines[0][0][0]
 
 
 def is_paused(story: RunRecord) -> bool:
@@ -48,12 +102,49 @@ def is_paused(story: RunRecord) -> bool:
     )
 
 
-def state_in_words(line: RunLine, story: RunRecord) -> str:
-    """Return the state of a run in a word or two; a paused one is not stalled."""
-    return "paused" if line.alive and is_paused(story) else state_of(line)
+def condition(view: WatchView) -> Condition:
+    line, story = view.line, view.story
+    last = story.attempts[-1] if story.attempts else None
+    if line.run.ended is not None:
+        by_itself = last is not None and last.outcome is Outcome.BY_ITSELF
+        other = Condition.CRASHED if by_itself else Condition.GAVE_UP
+        ends = {RunOutcome.DONE: Condition.DONE, RunOutcome.STOPPED: Condition.STOPPED}
+        return ends.get(line.run.outcome, other)
+    if line.alive is False:
+        return Condition.INTERRUPTED
+    if is_paused(story):
+        return Condition.PAUSED
+    if open_incident(story) is not None:
+        return Condition.HUNG
+    if last is not None and last.ended is not None:
+        late = view.now - last.ended > WAITS_AFTER
+        return Condition.WAITING if late else Condition.RESTARTING
+    return Condition.STARTING if last is None else _of_attempt(view, last)
+
+
+def _of_attempt(view: WatchView, last: AttemptRecord) -> Condition:
+    own = [bucket for bucket in view.story.progress if bucket.attempt == last.number]
+    if not any(bucket.last_progress is not None for bucket in own):
+        return Condition.RESUMING if last.number > 1 else Condition.STARTING
+    if view.line.stalled:
+        return Condition.SLOW
+    if RunState.FINISHING in own[-1].seconds_as:
+        return Condition.FINISHING
+    doubted = RunState.SLOW in own[-1].seconds_as and own[-1].last_progress is None
+    return Condition.SLOW if doubted else Condition.TRAINING
+
+
+def is_moving(view: WatchView) -> bool:
+    """Whether steps are being made now, by how long they usually take."""
+    if condition(view) is not Condition.TRAINING or not view.line.rate:
+        return False
+    usual = STILL_STEPS / view.line.rate
+    return view.quiet is None or view.quiet < max(STILL_AFTER, usual)
 
 
 def part_done(line: RunLine) -> float | None:
+    if line.run.outcome is RunOutcome.DONE:
+        return 1.0
     return min(1.0, line.step / line.total) if line.total and line.step is not None else None
 
 
@@ -73,66 +164,187 @@ def odd_ranks(ranks: Sequence[RankView]) -> frozenset[int]:
     )
 
 
-def pace(line: RunLine) -> str:
-    words = []
+def pace(view: WatchView) -> str:
+    """Return how far it is, and how fast; never a speed while nothing moves."""
+    line, words = view.line, []
     if line.step is not None:
-        words.append(f"step {line.step:,}/{line.total:,}" if line.total else f"step {line.step:,}")
-    if line.rate:
+        total = f"/{line.total:,}" if line.total and line.step <= line.total else ""
+        words.append(f"step {line.step:,}{total}")
+    if is_moving(view) and line.rate:
         slow = line.rate < 0.1  # noqa: PLR2004 - fewer digits would say nothing
-        words.append(f"{1 / line.rate:.0f} s/step" if slow else f"{line.rate:.2f} steps/s")
+        words.append(f"{1 / line.rate:.0f} s/step" if slow else f"{line.rate:.3g}/s")
+    elif condition(view) in (Condition.TRAINING, Condition.SLOW, Condition.HUNG) and view.quiet:
+        words.append(f"no step for {duration(view.quiet)}")
     return "  ".join(words)
 
 
-def outlook(view: WatchView, zone: tzinfo | None = None) -> str:
-    """Return when the run finishes, how it ended, or since when it stands."""
-    line, deadline = view.line, view.story.deadline
-    now, ahead = view.now, view.story.forecast
+def headline(view: WatchView) -> str:
+    """Return what to know first where it does not train: where it hangs, or what to type."""
+    story, line = view.story, view.line
+    hang = open_incident(story) if line.run.ended is None else None
+    if hang is not None:
+        return f"{spoken(hang.place)}: collecting stacks, then restarting"
+    match condition(view):
+        case Condition.INTERRUPTED:
+            return f"rocsteady is gone. To resume: rocsteady run --resume {line.run.name}"
+        case Condition.CRASHED | Condition.GAVE_UP:
+            named = story.failures[-1].failure if story.failures else None
+            if named is None:
+                return f"rocsteady report {line.run.name}"
+            place = f"{named.line}: " if named.line else ""
+            what = named.seen[0] if named.seen else named.title
+            return f"{place}{what}"
+        case Condition.WAITING | Condition.RESTARTING:
+            return story.decisions[-1].why if story.decisions else ""
+        case _:
+            return ""
+
+
+def facts(view: WatchView, zone: tzinfo | None = None) -> Iterator[tuple[str, str]]:
+    """Yield labels and values: how long, until when, and what a failure would cost."""
+    line, story, now = view.line, view.story, view.now
+    yield "elapsed", duration((line.run.ended or now) - line.run.started)
+    ahead, due = story.forecast, story.deadline
     if line.run.ended is not None:
-        outcome = "finished" if line.run.outcome is RunOutcome.DONE else f"{line.run.outcome},"
-        return f"{outcome} {_moment(line.run.ended, now, zone)}"
-    if line.alive is False:
-        return f"its supervisor is gone; to resume: rocsteady run --resume {line.run.name}"
-    if ahead is None or line.stalled:
-        quiet = ""
-        if line.stalled and line.last_progress is not None:
-            quiet = f"no progress for {duration(now - line.last_progress)}"
-        due = until(deadline, now=now, zone=zone) if deadline is not None else ""
-        return "; ".join(each for each in (quiet, due) if each)
-    text = f"finishes about {_moment(ahead.at, now, zone)}"
-    if deadline is not None:
-        text += f" (deadline {_moment(deadline, now, zone)}, {spare(ahead.at, deadline)})"
-    return text
+        yield "ended", _moment(line.run.ended, now, zone)
+    elif line.alive is not False:
+        yield "ETA", _eta(view, zone)
+    if due is not None:
+        slack = f", {spare(ahead.at, due)}" if ahead and line.run.ended is None else ""
+        yield (
+            "deadline",
+            f"{_moment(due, now, zone)}{slack}"
+            if slack
+            else until(due, now=now, zone=zone).removeprefix("deadline "),
+        )
+    yield "saved", _saved(view, zone)
 
 
-def series(story: RunRecord) -> tuple[Series, ...]:
-    buckets = of_last_attempt(story.progress)
+def _eta(view: WatchView, zone: tzinfo | None) -> str:
+    ahead, now = view.story.forecast, view.now
+    if view.line.total is None:
+        return "unknown (no total)"
+    if ahead is None or condition(view) in (Condition.HUNG, Condition.SLOW, Condition.WAITING):
+        young = now - view.line.run.started < 60 or ahead is None  # noqa: PLR2004 - a minute
+        return "not yet" if young else "unknown"
+    span = f"{rough_duration(max(0.0, ahead.early - now))} to {rough_duration(ahead.late - now)}"
+    left = f"in {rough_duration(max(0.0, ahead.at - now))}"
+    return f"{_moment(ahead.at, now, zone)}, {left} ({span})"
+
+
+def _saved(view: WatchView, zone: tzinfo | None) -> str:
+    saved = view.saved
+    if saved is None:
+        return "nothing yet" if view.line.run.ended is None else "nothing seen"
+    step = "" if saved.step is None else f", step {saved.step:,}"
+    if view.line.run.ended is not None:
+        return f"{_moment(saved.at, view.now, zone)}{step}"
+    return f"{duration(max(0.0, view.now - saved.at))} ago{step}"
+
+
+def retries(story: RunRecord) -> tuple[Chip, ...]:
+    """Return the launches as a strip; neighbours that ended alike are one chip."""
+    if len(story.attempts) < 2:  # noqa: PLR2004 - nothing was retried
+        return ()
+    chips = []
+    for attempt in story.attempts:
+        changed = settings_of(attempt)
+        words = "" if changed == UNCHANGED else f" {changed}"
+        mark, style = _end_of(attempt, story)
+        chips.append(Chip(text=f"{mark}{words}", style=style))
+    groups = ((chip, len(list(same))) for chip, same in groupby(chips))
+    return tuple(
+        Chip(text=f"{chip.text} x{count}" if count > 1 else chip.text, style=chip.style)
+        for chip, count in groups
+    )
+
+
+def _end_of(attempt: AttemptRecord, story: RunRecord) -> tuple[str, str]:
+    at = "" if attempt.last_step is None else f" at {attempt.last_step:,}"
+    if attempt.ended is None:
+        return ("▶", GREEN) if story.run.ended is None else (f"✗ cut off{at}", YELLOW)
+    if attempt.outcome is Outcome.BY_ITSELF and attempt.exit_code == 0:
+        return f"✓{at}", GREEN
+    what = "hung" if attempt.outcome is Outcome.HUNG else "stopped"
+    if attempt.outcome is Outcome.BY_ITSELF:
+        what = f"signal {attempt.signal}" if attempt.signal else f"exit {attempt.exit_code}"
+    return f"✗ {what}{at}", RED
+
+
+def curves(story: RunRecord) -> tuple[Curve, ...]:
+    buckets = in_attempts(story.progress, story.attempts)
     found = []
-    losses = tuple(each.gauges[LOSS].mean for each in buckets if LOSS in each.gauges)
+    losses = tuple(tuple((p.at, p.mean) for p in line) for line in gauge(buckets, LOSS) if line)
     if losses:
-        found.append(Series(label="loss", values=losses, last=f"{losses[-1]:.4g}"))
-    times = step_times(buckets, story.intents)
-    if len(times) > 1:
-        last = f"{duration(times[-1])} (slowest {duration(max(times))})"
-        found.append(Series(label="step time", values=times, last=last))
+        values = [value for line in losses for _, value in line]
+        found.append(_curve("loss", losses, values, "{:.3g}".format))
+    times: dict[int, list[tuple[float, float]]] = {}
+    for one, two in pairwise(bucket for bucket in buckets if bucket.last_progress is not None):
+        if one.attempt == two.attempt and (spent := step_times((one, two), story.intents)):
+            times.setdefault(two.attempt, []).append((two.last_progress or 0.0, spent[0]))
+    if times:
+        lines = tuple(map(tuple, times.values()))
+        values = [value for line in lines for _, value in line]
+        found.append(_curve("step time", lines, values, duration, most=SPIKE * median(values)))
     return tuple(found)
 
 
-def details(view: WatchView, zone: tzinfo | None = None) -> Iterator[Detail]:
-    """Yield where the time goes, GPUs, ranks, what went wrong, and what was said last."""
-    buckets = of_last_attempt(view.story.progress)
+def _curve(
+    label: str,
+    lines: tuple[tuple[tuple[float, float], ...], ...],
+    values: Sequence[float],
+    text: Callable[[float], str],
+    most: float = float("inf"),
+) -> Curve:
+    low, high = (0.0 if label == "step time" else min(values)), min(max(values), most)
+    if high <= low:
+        low, high = low - 0.5, low + 0.5
+    return Curve(
+        label=label, lines=lines, last=text(values[-1]), low=low, high=high,
+        span=f"{text(min(values))}..{text(max(values))}",
+    )  # fmt: skip
+
+
+def braille(curve: Curve, end: float, width: int, height: int) -> list[str]:
+    """Draw a curve in Braille dots, two to a column and four to a row."""
+    cells = [[0] * width for _ in range(height)]
+    right, bottom = 2 * width - 1, 4 * height - 1
+    seconds, span = max(end - curve.begin, 1.0), curve.high - curve.low
+    for line in curve.lines:
+        spots = [
+            (
+                round(right * min(1.0, max(0.0, (at - curve.begin) / seconds))),
+                round(bottom * min(1.0, max(0.0, (curve.high - value) / span))),
+            )
+            for at, value in line
+        ]
+        for (x0, y0), (x1, y1) in pairwise(spots) if len(spots) > 1 else [(spots[0], spots[0])]:
+            far = max(abs(x1 - x0), abs(y1 - y0), 1)
+            for part in range(far + 1):
+                x, y = x0 + (x1 - x0) * part // far, y0 + (y1 - y0) * part // far
+                cells[y // 4][x // 2] |= DOTS[y % 4][x % 2]
+    return ["".join(chr(0x2800 + cell) if cell else " " for cell in row) for row in cells]
+
+
+def time_shares(story: RunRecord) -> tuple[tuple[str, float], ...]:
+    """Return the phases of the last attempt by their share, longest first, without its start."""
     spent: Counter[str] = Counter()
-    for bucket in buckets:
+    for bucket in of_last_attempt(story.progress):
         spent.update(bucket.seconds_in)
-    total = sum(spent.values())
-    if total > 0:
-        shares = (f"{name} {seconds / total * 100:.0f} %" for name, seconds in spent.items())
-        yield "time", tuple(shares)
-    yield from _gauges(buckets)
+    if len(spent) > 1:
+        del spent["starting"]
+    whole = sum(spent.values())
+    return tuple((name, part / whole) for name, part in spent.most_common() if whole and part > 0)
+
+
+def details(view: WatchView, zone: tzinfo | None = None, *, events: int = 3) -> Iterator[Detail]:
+    """Yield GPUs, memory, ranks, and what was said last."""
+    yield from _gauges(view)
     yield from _ranks(view.ranks)
-    yield from _incidents(view.story, zone)
-    if view.story.messages:
-        message = view.story.messages[-1]
-        yield "rocsteady", f"{_clock(message.at, zone)} {message.text}"
+    label = "events"
+    for message in view.story.messages[-events:] if events else ():
+        yield label, f"{_clock(message.at, zone)} {message.text}"
+        label = ""
 
 
 def of_last_attempt(progress: Sequence[Bucket]) -> tuple[Bucket, ...]:
@@ -149,31 +361,38 @@ def step_times(buckets: Sequence[Bucket], intents: Sequence[Intent] = ()) -> tup
     )
 
 
-def _gauges(buckets: Sequence[Bucket]) -> Iterator[Detail]:
-    """Yield a row for each GPU, and one for the memory of the host, as last measured."""
+def _gauges(view: WatchView) -> Iterator[Detail]:
+    """Yield a row for each GPU with all who use it, and one for the memory of the machine."""
+    buckets = of_last_attempt(view.story.progress)
     last: dict[str, Gauge] = {}
     for bucket in buckets:
         if bucket.start > buckets[-1].start - READINGS_FOR:
             last |= bucket.gauges
     gpus: dict[str, dict[str, Gauge]] = {}
-    for name, gauge in last.items():
+    for name, read in last.items():
         if found := _OF_GPU.fullmatch(name):
-            gpus.setdefault(found[1], {})[found[2]] = gauge
-    for label, gauges in sorted(gpus.items()):
+            gpus.setdefault(found[1], {})[found[2]] = read
+    for use in view.gpu_users:
+        gpus.setdefault(f"GPU {use.gpu}", {})
+    units = (("busy", "busy ", "%"), ("temperature", "", "°C"), ("power", "", "W"))
+    for label, now in sorted(gpus.items()):
         texts = [
-            f"{title}{gauges[name].mean:.0f} {unit}"
-            for name, title, unit in (
-                ("busy", "busy ", "%"),
-                ("temperature", "", "°C"),
-                ("power", "", "W"),
-            )
-            if name in gauges
+            f"{title}{now[name].mean:.0f} {unit}" for name, title, unit in units if name in now
         ]
-        if "memory" in gauges:
-            texts.append(size(gauges["memory"].mean))
+        if "memory" in now:
+            texts.append(f"{size(now['memory'].mean)} in use")
+        texts += [
+            f"pid {use.pid}{f' ({use.user})' if use.user else ''} {size(use.used_bytes)}"
+            for use in view.gpu_users
+            if label == f"GPU {use.gpu}"
+        ]
         yield label, tuple(texts)
-    if HOST in last:
-        yield "host", size(last[HOST].mean)
+    texts = [f"this run {size(last[HOST].mean)}"] if HOST in last else []
+    if view.memory is not None and view.line.run.ended is None:
+        used, whole = view.memory
+        texts.append(f"machine {size(used)} of {size(whole)} in use")
+    if texts:
+        yield "memory", tuple(texts)
 
 
 def _ranks(ranks: Sequence[RankView]) -> Iterator[Detail]:
@@ -193,35 +412,53 @@ def _ranks(ranks: Sequence[RankView]) -> Iterator[Detail]:
         yield "", f"{ODD} behind the others, or waiting in another phase"
 
 
-def _incidents(story: RunRecord, zone: tzinfo | None) -> Iterator[tuple[str, str]]:
-    decided = {decision.attempt: decision for decision in story.decisions}
-    named = {failed.attempt: failed for failed in story.failures}
-    hung = {incident.attempt: incident for incident in story.incidents}
-    retried = {attempt.number for attempt in story.attempts}
-    numbers = sorted({*named, *hung})
-    label = "incidents"
-    if len(numbers) > INCIDENTS_SHOWN:
-        yield label, f"{len(numbers) - INCIDENTS_SHOWN} earlier ones are in the report (key r)"
-        label = ""
-    for number in numbers[-INCIDENTS_SHOWN:]:
-        title = named[number].failure.title if number in named else ""
-        at = hung[number].at if number in hung else named[number].at
-        what = title or incident_title(hung[number])
-        blame = hung[number].blame if number in hung else None
-        who = f" ({blame.why})" if blame and blame.ranks else ""
-        then = _then(decided.get(number), retried=number + 1 in retried)
-        yield label, f"{_clock(at, zone)} attempt {number}: {what.rstrip('.')}{who}; {then}"
-        label = ""
+class Stack(Value, frozen=True, kw_only=True):
+    """One thread of ``stacks.txt``: whose it is, and its frames, innermost first."""
+
+    process: str
+    thread: str
+    frames: tuple[str, ...]
+
+    @property
+    def own(self) -> tuple[str, ...]:
+        """The frames of the user's own code, as places."""
+        frames = own_part([each for each in self.frames if not each.startswith("[native]")])
+        return tuple(place_of_frame(each) for each in frames if is_users_file(path_of(each)))
 
 
-def _then(decision: DecisionRecord | None, *, retried: bool) -> str:
-    if decision is None:
-        return "collecting evidence"
-    if decision.ends:
-        return "not restarted"
-    same = decision.changes_nothing or decision.what.startswith("again")
-    changed = "" if same else f" with {decision.what}"
-    return f"restarted{changed}" if retried else f"restarting{changed}"
+def read_stacks(text: str) -> tuple[Stack, ...]:
+    process = ""
+    found: list[tuple[str, str, list[str]]] = []
+    for line in text.splitlines():
+        if line.startswith("process "):
+            process = line
+        elif line.startswith("  thread "):
+            found.append((process, line.strip(), []))
+        elif line.startswith("      ") and found:
+            found[-1][2].append(line.strip())
+    return tuple(Stack(process=a, thread=b, frames=tuple(c)) for a, b, c in found)
+
+
+def folded_stacks(text: str) -> str:
+    """Return the user's own frames first, and of libraries only how many frames they have."""
+    stacks = read_stacks(text)
+    if not stacks:
+        return text
+    lines: list[str] = []
+    for stack in stacks:
+        if stack.own:
+            first, *rest = stack.own
+            lines.append(spoken(first))
+            lines += [f"  called from {spoken(place)}" for place in rest]
+            lines.append(f"  {plural(len(stack.frames) - len(stack.own), 'frame')} of libraries")
+            lines += [f"  {stack.process}, {stack.thread}", ""]
+    others = [stack for stack in stacks if not stack.own]
+    if not lines:
+        lines += ["No thread is in your own code.", ""]
+    if others:
+        lines.append(f"{plural(len(others), 'thread')} only in libraries:")
+        lines += [f"  {stack.process.split(' (')[0]}, {stack.thread}" for stack in others]
+    return "\n".join(lines)
 
 
 def _clock(at: float, zone: tzinfo | None) -> str:

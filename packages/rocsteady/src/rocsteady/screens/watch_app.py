@@ -13,13 +13,11 @@ import asyncio
 import os
 import signal
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import tzinfo
 from functools import partial
 from typing import ClassVar
 
-from rich.columns import Columns
-from rich.table import Table
 from rich.text import Text
 from rocsteady_train.untrusted_file import read_regular
 from textual.app import App, ComposeResult
@@ -27,7 +25,7 @@ from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.events import Key
 from textual.screen import ModalScreen, Screen
-from textual.widgets import Footer, OptionList, ProgressBar, Sparkline, Static
+from textual.widgets import Footer, OptionList, ProgressBar, Static
 
 from rocsteady.errors import RocsteadyError
 from rocsteady.exit_codes import INTERRUPTED, PERSON_NEEDED
@@ -36,22 +34,27 @@ from rocsteady.printable import printable
 from rocsteady.run.run_watcher import RunWatcher, WatchView
 from rocsteady.run.script_resume import can_resume
 from rocsteady.run.watch_requests import STACKS, RequestKind, put_request
-from rocsteady.screens.runs import state_of, style_of
+from rocsteady.screens.runs import state_of
 from rocsteady.screens.watch import (
     ODD,
-    SERIES,
-    Series,
+    SHADES,
+    braille,
+    condition,
+    curves,
     details,
+    facts,
+    folded_stacks,
+    headline,
     is_paused,
-    outlook,
     pace,
     part_done,
-    series,
-    state_in_words,
+    retries,
+    time_shares,
 )
 from rocsteady.store.journal import Journal
 from rocsteady.store.values import Run, RunLine
 from rocsteady.system.terminal import is_orphaned
+from rocsteady.wording import duration
 
 READ_EVERY = 0.5  # seconds
 NOTE_FOR = 5.0  # seconds
@@ -59,16 +62,22 @@ STACKS_WITHIN = 15.0  # seconds
 STACKS_LIMIT = 4 << 20  # bytes
 DONE, NOT_DONE, BY_SIGNAL = 0, PERSON_NEEDED, 128
 LABEL = 12  # columns
+GAP = 3  # columns between two cells
+NARROW, WIDE = 50, 150  # columns: from here on there is a bar, or the log is beside the rest
+LOW, TALL = 14, 34  # rows: from here on there are curves, or bars and an axis too
+HIGHEST = 10  # rows of a curve
 NAME = 30  # columns of a run's name
 HELP = """\
-s          show the Python stacks of every process now
-p          pause the run, or continue it
-R          restart the run in the background, from its newest checkpoint
-x          stop the run
-r          show the report
-l          choose another run
-q          leave; the run continues
-^Z         suspend this view; the run continues
+s    stacks: your own frames first; f shows all frames
+p    pause the run, or continue it
+R    retry now: restart in the background, from its newest checkpoint
+x    stop the run
+r    report
+l    choose another run
+q    quit; the run continues
+^Z   suspend this view; the run continues
+
+Select text with the mouse while holding shift.
 
 A paused run keeps its memory, including GPU memory. After a long pause,
 connections and distributed timeouts of the script may have expired.
@@ -84,80 +93,177 @@ class RunView(Vertical):
     """One run: how far it is, its curves, what went wrong, the end of its log."""
 
     DEFAULT_CSS = """
-    RunView #head, RunView .series { height: 1; }
-    RunView #state, RunView #pace, RunView .last { width: auto; padding-right: 2; }
-    RunView #part { width: 1fr; max-width: 48; padding-right: 2; }
+    RunView #head { height: 1; }
+    RunView #badge, RunView #pace, RunView #name { width: auto; padding-right: 2; }
+    RunView #part { width: 1fr; padding-right: 2; }
     RunView #part Bar { width: 1fr; }
-    RunView .label { width: 12; }
-    RunView .series Sparkline { width: 1fr; max-width: 120; margin-right: 1; }
-    RunView #details { height: auto; max-height: 60%; }
+    RunView #facts, RunView #curves { height: auto; }
+    RunView #lower { height: 1fr; min-height: 3; }
+    RunView #details { height: auto; max-height: 70%; }
     RunView #log { height: 1fr; min-height: 3; }
+    RunView.wide #lower { layout: horizontal; }
+    RunView.wide #details { width: 1fr; max-height: 100%; padding-right: 2; }
+    RunView.wide #log { width: 1fr; }
     """
 
     def __init__(self, zone: tzinfo | None) -> None:
         super().__init__()
         self._zone = zone
-        self._state, self._pace, self._outlook, self._details, self._log = (
-            Static(id=name, markup=False) for name in ("state", "pace", "outlook", "details", "log")
-        )
+        self._statics = {
+            name: Static(id=name, markup=False)
+            for name in ("badge", "name", "pace", "facts", "curves", "details", "log")
+        }
         self._part = ProgressBar(id="part", total=1.0, show_eta=False)
-        self._curves = {name: Curve(name) for name in SERIES}
+        self._drawn: dict[str, object] = {}  # what each of them shows
 
     def compose(self) -> ComposeResult:
-        yield Horizontal(self._state, self._part, self._pace, id="head")
-        yield self._outlook
-        yield from self._curves.values()
-        yield self._details
-        yield self._log
+        of = self._statics
+        yield Horizontal(of["badge"], of["name"], self._part, of["pace"], id="head")
+        yield of["facts"]
+        yield of["curves"]
+        yield Vertical(of["details"], of["log"], id="lower")
 
     def show(self, view: WatchView) -> None:
-        line = view.line
-        state = state_in_words(line, view.story)
-        again = f", attempt {line.attempts}" if line.attempts > 1 else ""
-        style = "yellow" if state == "paused" else style_of(line)
-        name = _line(line.run.name[:NAME])
-        self._state.update(Text.assemble((name, "bold"), "  ", (f"{state}{again}", style)))
-        part = part_done(line)
-        self._part.display = part is not None
+        columns, rows = self.app.size
+        self.set_class(columns >= WIDE, "wide")
+        state = condition(view)
+        style = state.style if state.style == "bold" else f"{state.style} bold"
+        self._draw("badge", f" {state.value.upper()} ", f"{style} reverse")
+        self._draw("name", _line(view.line.run.name[:NAME]), "bold")
+        part = part_done(view.line)
+        self._part.display = part is not None and columns >= NARROW
         self._part.update(progress=part or 0.0)
-        self._pace.update(Text(pace(line)))
-        self._outlook.update(Text(_line(outlook(view, self._zone))))
-        measured = {each.label: each for each in series(view.story)}
-        for label, curve in self._curves.items():
-            curve.show(measured.get(label))
-        rows = _labelled()
-        for label, text in details(view, self._zone):
-            rows.add_row(Text(label), Text(_line(text)) if isinstance(text, str) else _cells(text))
-        self._details.update(rows)
+        self._draw("pace", pace(view))
+        self._put("facts", self._facts(view, columns))
+        self._put("curves", self._curves(view, columns, rows))
+        inside = columns // 2 - 2 if columns >= WIDE else columns
+        self._put("details", self._details(view, inside, rows))
         self._show_log(view.log)
         self.call_after_refresh(self._show_log, view.log)  # the details may have grown
 
+    def _draw(self, name: str, text: str, style: str = "") -> None:
+        self._put(name, Text(text, style))
+
+    def _put(self, name: str, shown: Text) -> None:
+        """Redraw a part, if it looks other than before."""
+        seen = shown.plain, tuple(shown.spans), shown.style
+        if self._drawn.get(name) != seen:
+            self._drawn[name] = seen
+            self._statics[name].display = bool(shown.plain)
+            self._statics[name].update(shown)
+
+    def _facts(self, view: WatchView, columns: int) -> Text:
+        """Return what is known in numbers, the strip of retries, and what to know first."""
+        cells = [
+            Text.assemble((f"{label} ", "dim"), _line(value))
+            for label, value in facts(view, self._zone)
+        ]
+        lines = list(_rows(cells, columns))
+        if told := headline(view):
+            said = Text(_line(told), condition(view).style, no_wrap=True)
+            said.truncate(columns, overflow="ellipsis")
+            lines.insert(0, said)
+        if chips := retries(view.story):
+            lines.append(_strip([Text(_line(chip.text), chip.style) for chip in chips], columns))
+        return Text("\n").join(lines)
+
+    def _curves(self, view: WatchView, columns: int, rows: int) -> Text:
+        found = curves(view.story)
+        height = max(1, min((rows - 9) // 5, HIGHEST))
+        width = columns - LABEL - 1
+        if not found or rows < LOW or width < LABEL:
+            return Text()
+        end = view.line.run.ended or view.now
+        lines = []
+        for curve in found:
+            labels = (curve.label, f" {curve.last}", f" {curve.span}")
+            for number, drawn in enumerate(braille(curve, end, width, height)):
+                label = labels[number] if number < len(labels) else ""
+                if height == 1:
+                    label = f"{curve.label} {curve.last}"
+                style = "dim" if number > 1 else ""
+                lines.append(Text.assemble((f"{label[:LABEL]:<{LABEL}} ", style), (drawn, "cyan")))
+        if rows >= TALL:
+            begin = min(curve.begin for curve in found)
+            since = f"{duration(end - begin)} ago"
+            until = "now" if view.line.run.ended is None else "end"
+            axis = f"{'':<{LABEL}} {since}{until:>{width - len(since)}}"
+            lines.append(Text(axis, "dim"))
+        return Text("\n").join(lines)
+
+    def _details(self, view: WatchView, columns: int, rows: int) -> Text:
+        lines = []
+        shares = time_shares(view.story)
+        width = columns - LABEL - 1
+        if shares and width > 0:
+            marked = [
+                (SHADES[n % len(SHADES)], name, part) for n, (name, part) in enumerate(shares)
+            ]
+            if rows >= TALL:
+                bar = "".join(mark * round(part * width) for mark, _, part in marked)
+                lines.append(Text(f"{'time':<{LABEL}} {bar[:width]}"))
+            cells = [Text(f"{mark} {name} {100 * part:.0f} %") for mark, name, part in marked]
+            label = "" if lines else "time"
+            lines += _labelled(label, _rows(cells, width))
+        events = max(1, min((rows - 16) // 6, 8))
+        for label, value in details(view, self._zone, events=events):
+            if isinstance(value, str):
+                text = Text(_line(value), no_wrap=True)
+                text.truncate(max(width, 1), overflow="ellipsis")
+                lines += _labelled(label, [text])
+            else:
+                cells = [Text(_line(cell), "red" if cell.endswith(ODD) else "") for cell in value]
+                lines += _labelled(label, _rows(cells, width))
+        return Text("\n").join(lines)
+
     def _show_log(self, lines: Sequence[str]) -> None:
-        last = lines[-max(self._log.size.height, 1) :] or ("(nothing printed yet)",)
-        rows = _labelled(no_wrap=True)
+        width, height = self._statics["log"].size
+        last = lines[-max(height, 1) :] or ("(nothing printed yet)",)
+        shown = []
         for number, text in enumerate(last):
-            shown = printable(text.expandtabs(4).rstrip())
-            rows.add_row("" if number else "log", Text(shown))
-        self._log.update(rows)
+            label = "" if number else "log"
+            line = Text.assemble(
+                (f"{label:<{LABEL}} ", "dim"), printable(text.expandtabs(4).rstrip())
+            )
+            line.truncate(max(width, 1), overflow="ellipsis")
+            shown.append(line)
+        self._put("log", Text("\n", no_wrap=True).join(shown))
 
 
-class Curve(Horizontal):
-    def __init__(self, label: str) -> None:
-        super().__init__(classes="series")
-        self._label = Static(label, classes="label", markup=False)
-        self._values = Sparkline(summary_function=max)
-        self._last = Static(classes="last", markup=False)
+def _rows(cells: Sequence[Text], width: int) -> Iterator[Text]:
+    """Yield lines of cells side by side; none is broken if it fits into a line of its own."""
+    row = Text()
+    for cell in cells:
+        if row and row.cell_len + GAP + cell.cell_len > width:
+            yield row
+            row = Text()
+        if cell.cell_len > width:
+            cell.truncate(max(width, 1), overflow="ellipsis")
+        row = Text.assemble(row, " " * GAP, cell) if row else cell
+    if row:
+        yield row
 
-    def compose(self) -> ComposeResult:
-        yield self._label
-        yield self._values
-        yield self._last
 
-    def show(self, found: Series | None) -> None:
-        self.display = found is not None
-        if found is not None:
-            self._values.data = list(found.values)
-            self._last.update(Text(found.last))
+def _strip(chips: Sequence[Text], width: int) -> Text:
+    """Return the chips in one line; the last ones are never left out."""
+    label = "retries "
+    left = width - len(label) - 4
+    kept: list[Text] = []
+    for chip in reversed(chips):
+        left -= chip.cell_len + 3
+        if left < 0 and kept:
+            break
+        kept.insert(0, chip)
+    more = "… ─ " if len(kept) < len(chips) else ""
+    line = Text.assemble((label, "dim"), more, Text(" ─ ").join(kept))
+    line.truncate(max(width, 1), overflow="ellipsis")
+    return line
+
+
+def _labelled(label: str, rows: Iterable[Text]) -> Iterator[Text]:
+    for row in rows:
+        yield Text.assemble((f"{label[:LABEL]:<{LABEL}} ", "dim"), row)
+        label = ""
 
 
 class TextScreen(Screen[None]):
@@ -168,18 +274,21 @@ class TextScreen(Screen[None]):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("q,escape", "back", "back"),
         Binding("space", "scroll('page_down')", "next page"),
+        Binding("f", "whole", show=False),
         Binding("j", "scroll('down')", show=False),
         Binding("k", "scroll('up')", show=False),
     ]
 
-    def __init__(self, title: str, text: str) -> None:
+    def __init__(self, title: str, text: str, *, whole: str = "") -> None:
         super().__init__()
-        self._title, self._text = title, printable(text.expandtabs(4))
+        self._title = title
+        self._texts = [printable(each.expandtabs(4)) for each in (text, whole) if each]
+        self._body = Static(Text(self._texts[0], no_wrap=True), markup=False)
 
     def compose(self) -> ComposeResult:
         yield Static(Text(self._title), id="title", markup=False)
         with VerticalScroll():
-            yield Static(Text(self._text, no_wrap=True), markup=False)
+            yield self._body
         yield Footer(show_command_palette=False)
 
     def on_mount(self) -> None:
@@ -189,6 +298,11 @@ class TextScreen(Screen[None]):
         """Return to the run; a second key that was typed meanwhile does nothing."""
         if self.is_current:
             self.dismiss()
+
+    def action_whole(self) -> None:
+        """Show the other text, if there are two: with all frames, or without."""
+        self._texts.append(self._texts.pop(0))
+        self._body.update(Text(self._texts[0], no_wrap=True))
 
     def action_scroll(self, how: str) -> None:
         getattr(self.query_one(VerticalScroll), f"scroll_{how}")(animate=False)
@@ -253,7 +367,7 @@ class WatchApp(App[int]):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("s", "stacks", "stacks"),
         Binding("p", "pause", "pause"),
-        Binding("R", "restart", "restart", key_display="R"),
+        Binding("R", "restart", "retry", key_display="R"),
         Binding("x", "stop", "stop"),
         Binding("r", "report", "report"),
         Binding("l", "runs", "runs"),
@@ -340,7 +454,7 @@ class WatchApp(App[int]):
         if not self._acts_here():
             return
         if not can_resume(self._view.line.run, self._journal):
-            self._say("not restarted: rocsteady does not know how this script resumes")
+            self._say("not restarted: found no way to resume; run rocsteady init once")
             return
         text = f"Restart {self._watcher.name} in the background, from its newest checkpoint?"
         self._confirm(text, self._controls.restart, "restarting")
@@ -418,22 +532,11 @@ class WatchApp(App[int]):
         if content:
             self._stacks_asked = None
             text = content.decode("utf-8", "replace")
-            self.push_screen(TextScreen(f"Stacks of {self._watcher.name}", text))
+            title = f"Stacks of {self._watcher.name} (f: all frames)"
+            self.push_screen(TextScreen(title, folded_stacks(text), whole=text))
         elif time.time() > asked + STACKS_WITHIN:
             self._stacks_asked = None
             self._say("no stacks: the supervisor did not answer")
-
-
-def _labelled(*, no_wrap: bool = False) -> Table:
-    rows = Table.grid(expand=True)
-    rows.add_column(width=LABEL, no_wrap=True)
-    rows.add_column(ratio=1, no_wrap=no_wrap, overflow="ellipsis" if no_wrap else "fold")
-    return rows
-
-
-def _cells(texts: Sequence[str]) -> Columns:
-    cells = (Text(_line(text), "red" if text.endswith(ODD) else "") for text in texts)
-    return Columns(cells, padding=(0, 3))
 
 
 def _choice(number: int, line: RunLine) -> str:

@@ -14,14 +14,15 @@ from typing import TypeVar
 from msgspec.structs import replace
 
 from rocsteady.store.database import put, select
-from rocsteady.store.values import Bucket, Gauge, Sample
+from rocsteady.store.values import SAVED_GAUGE, Bucket, Gauge, Sample
 
 MINUTE, HOUR, DAY = 60, 3600, 86_400  # seconds
-FINE, FINE_FOR = 10, 10 * MINUTE  # an attempt begins with these, so that a short one has a curve
+FINE, FINE_FOR = 1, 10 * MINUTE  # an attempt begins with these, so that a short one has a curve
 # How wide buckets are, and until what age: a day of minutes, a fortnight of ten minutes, ...
 LADDER = ((FINE, HOUR), (MINUTE, DAY), (10 * MINUTE, 14 * DAY), (HOUR, 120 * DAY), (DAY, None))
 K = TypeVar("K")
 WRITE_EVERY = 5.0  # seconds; what a killed supervisor may lose of its progress
+WRITE_FINE_EVERY = 2.0  # the same while buckets are fine
 
 
 class Meter:
@@ -31,29 +32,34 @@ class Meter:
         self.run, self.attempt = run, attempt
         self._began = began  # None: with the first sample
         self._bucket: Bucket | None = None
+        self._finished: list[Bucket] = []  # since the last time that some were to be written
         self._last: Sample | None = None
         self._written = 0.0
 
     def add(self, sample: Sample) -> tuple[Bucket, ...]:
         """Take a sample; return the buckets that should now be written, perhaps not for good."""
-        finished: tuple[Bucket, ...] = ()
         self._began = sample.at if self._began is None else self._began
         minute = sample.at // MINUTE * MINUTE
         width = FINE if minute - self._began < FINE_FOR else MINUTE  # changes with a minute
         start = sample.at // width * width
         # A clock that was set back does not reopen a bucket.
         if self._bucket is None or start > self._bucket.start:
-            finished = () if self._bucket is None else (self._bucket,)
+            if self._bucket is not None:
+                self._finished.append(self._bucket)
             self._bucket = self._new(start, width, sample)
         self._bucket = self._grown(self._bucket, sample)
         self._last = sample
-        if not finished and abs(sample.at - self._written) < WRITE_EVERY:
+        wait = WRITE_EVERY if width > FINE else WRITE_FINE_EVERY
+        if abs(sample.at - self._written) < wait:
             return ()
         self._written = sample.at
-        return tuple(_rounded(bucket) for bucket in (*finished, self._bucket))
+        return self.current()
 
     def current(self) -> tuple[Bucket, ...]:
-        return () if self._bucket is None else (_rounded(self._bucket),)
+        """Return what is not yet written, or may have grown since."""
+        finished, self._finished = self._finished, []
+        now = () if self._bucket is None else (self._bucket,)
+        return tuple(_rounded(bucket) for bucket in (*finished, *now))
 
     def _new(self, start: float, width: int, sample: Sample) -> Bucket:
         before = sample if self._last is None else self._last
@@ -189,6 +195,8 @@ def _rounded(bucket: Bucket) -> Bucket:
             most=_significant(gauge.most),
             mean=_significant(gauge.mean),
         )
+        if name != SAVED_GAUGE
+        else gauge
         for name, gauge in bucket.gauges.items()
     }
     return replace(

@@ -168,12 +168,12 @@ def _messages(connection: sqlite3.Connection, run: Run) -> tuple[MessageRecord, 
 
 
 def _line(connection: sqlite3.Connection, run: Run, here: Identity, now: float) -> RunLine:
-    most = 32 if run.ended is None else 8  # an old run's last minute or so is enough
+    most = 120 if run.ended is None else 8  # of an old run, how far it was is enough
     newest = f"WHERE run = ? ORDER BY start DESC, attempt DESC LIMIT {most}"
     last = select(connection, Bucket, newest, run.id, without=("gauges",))[::-1]  # JSON, not shown
     pauses = "WHERE run = ? AND kind = ?", run.id, IntentKind.PAUSE.value
     speed = rate(last, select(connection, Intent, *pauses) if run.ended is None else ())
-    step = last[-1].last_step if last else None
+    step = _step(connection, run, last)
     total = next((b.total for b in reversed(last) if b.total is not None), None)
     left = max(0, total - step) if total is not None and step is not None else None
     moved = [b.last_progress for b in last if b.last_progress is not None]
@@ -197,6 +197,18 @@ def _line(connection: sqlite3.Connection, run: Run, here: Identity, now: float) 
         seconds_left=left / speed if left is not None and speed else None,
         stalled=stalled,
     )
+
+
+def _step(connection: sqlite3.Connection, run: Run, last: Sequence[Bucket]) -> int | None:
+    """Return how far a run is; one that starts again is where it was until it moves."""
+    if not last:
+        return None
+    now = last[-1]
+    if any(b.attempt == now.attempt and b.last_progress is not None for b in last):
+        return now.last_step
+    newest = "WHERE run = ? AND last_progress IS NOT NULL ORDER BY start DESC, attempt DESC LIMIT 1"
+    moved = select(connection, Bucket, newest, run.id, without=("gauges",))
+    return max(now.last_step, moved[0].last_step) if moved else now.last_step
 
 
 def _is_stalled(buckets: Sequence[Bucket], speed: float | None, now: float) -> bool:

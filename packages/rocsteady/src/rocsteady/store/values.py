@@ -143,6 +143,9 @@ def paused_between(intents: Iterable[Intent], begin: float, end: float) -> float
     return sum(max(0.0, min(end, until) - max(begin, since)) for since, until in pauses)
 
 
+SAVED_GAUGE = "saved step"  # the step of a checkpoint, in the bucket in which it was saved
+
+
 class Gauge(Value, frozen=True, kw_only=True):
     """What was measured over a stretch of time, such as the loss or the temperature of a GPU."""
 

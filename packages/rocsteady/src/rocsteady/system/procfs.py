@@ -106,6 +106,26 @@ def command(pid: int) -> tuple[str, ...]:
     return tuple(map(os.fsdecode, words[:-1]))
 
 
+def owner(pid: int) -> str:
+    """Return the name of the user that a process belongs to; "" if that is not known."""
+    try:
+        import pwd  # noqa: PLC0415 - not on Windows
+
+        return pwd.getpwuid(os.stat(f"{PROC}/{pid}").st_uid).pw_name
+    except (ImportError, KeyError, OSError):
+        return ""
+
+
+def memory_of_machine() -> tuple[int, int] | None:
+    """Return the bytes of memory that are in use, and all of them."""
+    try:
+        table = fields(f"{PROC}/meminfo")
+    except OSError:
+        return None
+    whole, free = (leading_number(table.get(name, "")) for name in ("MemTotal", "MemAvailable"))
+    return ((whole - free) * 1024, whole * 1024) if whole else None
+
+
 def age(about: Stat) -> float:
     """Return the seconds since a process was started."""
     return time.clock_gettime(time.CLOCK_BOOTTIME) - about.start / _TICKS

@@ -6,6 +6,7 @@ import functools
 import json
 import os
 import sys
+import time
 from collections.abc import Callable
 from types import CodeType, FunctionType, ModuleType
 from typing import Any
@@ -147,6 +148,8 @@ def _save(original: Any) -> Any:
             except Exception as error:  # ours, and not the script's business
                 heart.stop(error)
         _leave_saved(args, kwargs, failed=False)
+        heart.tell(wire.W_SAVED_STEP, heart.steps)
+        heart.tell(wire.W_SAVED, time.monotonic_ns())
         return saved
 
     return _in_place_of(original, save)
