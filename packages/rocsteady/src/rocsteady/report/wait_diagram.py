@@ -40,9 +40,10 @@ def wait_boxes(waiters: Sequence[Waiter], place: str) -> tuple[Box, ...]:
             )
         )
         enders = [by_key[key] for key in current.ended_by if key in by_key]
-        following = [each for each in enders if (each.pid, each.tid) not in seen]
+        told = [each for each in enders if _is_told(each, current)]
+        following = [each for each in told if (each.pid, each.tid) not in seen]
         if not following:
-            boxes.append(_last(current, enders, seen))
+            boxes.append(_last(current, told))
             break
         current = min(following, key=lambda each: _rank(each, current, place))
     return tuple(boxes)
@@ -53,16 +54,18 @@ def _rank(waiter: Waiter, before: Waiter, place: str) -> tuple[bool, bool, bool]
     return not blamed, not has_users_code(waiter.frames), waiter.pid == before.pid
 
 
-def _last(current: Waiter, enders: Sequence[Waiter], seen: set[tuple[int, int]]) -> Box:
-    others = [each for each in enders if each.tid != current.tid and (each.pid, each.tid) in seen]
-    what = wait_of(current)
-    if others:
-        back = others[0]
-        return Box(title=f"{what}, held by {_cut(spoken(back.place) or str(back.pid))}",
-                   detail="a circle: each waits for the other")  # fmt: skip
-    if current.waits_for.startswith(("lock", "a lock", "shared")):
-        return Box(title=what, detail="nobody else is left to release it")
-    return Box(title=what, detail="nobody is left to end this wait")
+def _is_told(waiter: Waiter, before: Waiter) -> bool:
+    """Whether a thread is in the picture: helpers of libraries could end much, and never do."""
+    return has_users_code(waiter.frames) or waiter.pid != before.pid
+
+
+def _last(current: Waiter, told: Sequence[Waiter]) -> Box:
+    """Return what the last thread waits for; that somebody holds it is said only of a circle."""
+    back = next((each for each in told if each.tid != current.tid), None)
+    if back is not None:
+        who = _cut(spoken(back.place) or f"process {back.pid}")
+        return Box(title=wait_of(current), detail=f"only {who} could end this, and it waits too")
+    return Box(title=wait_of(current), detail="every thread that could end this is blocked")
 
 
 def _who(waiter: Waiter, first: Waiter) -> str:

@@ -1,0 +1,53 @@
+"""The picture of a wait: who is in it, where it ends, and what it does not claim."""
+
+from __future__ import annotations
+
+from rocsteady.hangs.wait_set import Waiter
+from rocsteady.report.wait_diagram import frame_at, wait_boxes
+
+PLACE = "train.py:24 load"
+OWN, LIBRARY = ("load (train.py:24)",), ("wait (threading.py:327)",)
+MAIN = Waiter(
+    pid=1, tid=1, place="train.py:50 main", waits_for="pipe 7", frames=("main (train.py:50)",),
+    ended_by=((3, 3), (2, 9), (2, 2)),
+)  # fmt: skip
+WORKER = Waiter(
+    pid=2, tid=2, place=PLACE, waits_for="lock 0x1", frames=OWN, ended_by=((2, 9),)
+)  # fmt: skip
+FEEDER = Waiter(
+    pid=2, tid=9, place="threading.py:327 wait", waits_for="lock 0x2", frames=LIBRARY,
+    ended_by=((2, 2),),
+)  # fmt: skip
+IDLE = Waiter(pid=3, tid=3, place="selectors.py:4 select", waits_for="pipe 8", frames=LIBRARY)
+
+
+def test_the_chain_leads_to_the_blamed_thread_and_helpers_are_not_in_it() -> None:
+    boxes = wait_boxes((MAIN, WORKER, FEEDER, IDLE), PLACE)
+
+    assert [box.blamed for box in boxes] == [False, True, False]
+    assert [box.waits_for for box in boxes] == ["a pipe", "a lock", ""]
+    assert boxes[-1].title == "a lock"
+
+
+def test_two_threads_that_wait_for_each_other_end_in_a_circle() -> None:
+    one = Waiter(pid=1, tid=1, place="a.py:1 f", waits_for="lock 0x1", frames=("f (a.py:1)",),
+                 ended_by=((1, 2),))  # fmt: skip
+    two = Waiter(pid=1, tid=2, place="a.py:9 g", waits_for="lock 0x2", frames=("g (a.py:9)",),
+                 ended_by=((1, 1),))  # fmt: skip
+
+    boxes = wait_boxes((one, two), "a.py:1 f")
+
+    assert len(boxes) == 3
+    assert "a.py:1" in boxes[-1].detail
+
+
+def test_a_process_that_runs_has_no_picture() -> None:
+    runs = Waiter(pid=1, tid=1, place=PLACE, waits_for="runs", frames=OWN)
+    assert wait_boxes((runs,), PLACE) == ()
+    assert wait_boxes((), PLACE) == ()
+
+
+def test_the_file_of_a_place_is_that_of_its_stack() -> None:
+    assert frame_at((WORKER,), PLACE) == ("train.py", 24)
+    assert frame_at((), "data/load.py:7 read") == ("data/load.py", 7)
+    assert frame_at((), "") is None
