@@ -137,7 +137,8 @@ def rates(buckets: Iterable[Bucket], intents: Sequence[Intent] = ()) -> Series:
 def gauge_names(buckets: Iterable[Bucket]) -> tuple[str, ...]:
     """Return what was measured over time; a saved step is a moment."""
     found = dict.fromkeys(name for bucket in buckets for name in bucket.gauges)
-    return tuple(name for name in found if name != SAVED_GAUGE)
+    shown = (name for name in found if name != SAVED_GAUGE)
+    return tuple(sorted(shown, key=lambda name: name != "loss"))  # it is looked for first
 
 
 def _middle(bucket: Bucket) -> float:
