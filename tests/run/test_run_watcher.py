@@ -52,7 +52,7 @@ def follow(folder: Path, beats: tuple[Heartbeat, ...] = (), attempts: int = 1) -
             log.write_text(f"2026-11-17T14:02:59.123Z line of {number}\n")
         journal.flush(timedelta(seconds=5))
         watcher = RunWatcher(journal, "calm-otter", {})
-        watcher._heartbeats = lambda _: beats  # type: ignore[method-assign]
+        watcher._heartbeats = lambda _: beats  # type: ignore[assignment, method-assign]
         return watcher.view()
 
 
