@@ -120,6 +120,35 @@ def test_five_faults_are_seen_and_survived(project: Project, torch_python: str) 
     assert any("the drill ends here" in line for line in ended.said)
 
 
+MONITOR = """
+import threading
+def run():
+    while True:
+        threading.Event().wait(0.5)
+threading.Thread(target=run, daemon=True).start()
+"""
+
+
+@pytest.mark.slow
+def test_a_thread_that_draws_a_bar_does_not_hide_the_hang(
+    project: Project, torch_python: str, tmp_path: Path
+) -> None:
+    monitor = tmp_path / "site-packages" / "tqdm" / "_monitor.py"  # as tqdm installs and starts it
+    monitor.parent.mkdir(parents=True)
+    monitor.write_text(MONITOR)
+    bar = (
+        f"import sys; sys.path.insert(0, {str(tmp_path / 'site-packages')!r}); import tqdm._monitor"
+    )
+    project.script(f"    {bar}\n{TRAINS}")
+    command = json.dumps([torch_python, "train.py"])
+    (project.folder / "rocsteady.toml").write_text(f"command = {command}\n{RESUMES}")
+
+    ended = project.say("drill", "--yes", "--json", "--faults", "hang:backward@25", within=200)
+
+    (fault,) = json.loads(ended.out)["faults"]
+    assert (fault["called"], fault["survived"]) == ("hang-in-backward", True), ended.err
+
+
 def _steps(faults: list[dict[str, Any]]) -> list[tuple[dict[str, Any], int]]:
     """Return each fault with the step that was asked for; after a resume they are estimates."""
     return list(zip(faults, (25, 45, 65, 85, 105), strict=True))

@@ -153,6 +153,59 @@ def test_a_launcher_alone_says_nothing(classifier: Classifier) -> None:
     assert in_log(classifier, log).kind == "unknown"
 
 
+LAUNCHED = (
+    "Traceback (most recent call last):\n"
+    '  File "/venv/bin/accelerate", line 10, in <module>\n    sys.exit(main())\n'
+    f'  File "{PACKAGES}/accelerate/commands/launch.py", line 778, in simple_launcher\n'
+    "    raise subprocess.CalledProcessError(returncode=process.returncode, cmd=cmd)\n"
+    "subprocess.CalledProcessError: Command '['/venv/bin/python', 'train.py']'"
+)
+TELEMETRY = (
+    "Traceback (most recent call last):\n"
+    f'  File "{PACKAGES}/posthog/request.py", line 93, in post\n    res = session.post(url)\n'
+    "requests.exceptions.ConnectionError: HTTPSConnectionPool(host='example.org', port=443):"
+    " Max retries exceeded with url: /batch/\n"
+)
+ORPHAN = (
+    "Traceback (most recent call last):\n"
+    f'  File "{PACKAGES}/torch/utils/data/_utils/worker.py", line 299, in _worker_loop\n'
+    "    r = index_queue.get(timeout=MP_STATUS_CHECK_INTERVAL)\n"
+    "RuntimeError: DataLoader worker (pid 42) exited unexpectedly with exit code 1.\n"
+)
+
+
+def test_a_launcher_tells_that_its_process_was_killed(classifier: Classifier) -> None:
+    assert in_log(classifier, f"{LAUNCHED} died with <Signals.SIGKILL: 9>.").kind == "killed"
+
+
+@pytest.mark.parametrize("noise", [TELEMETRY, ORPHAN])
+def test_what_a_killed_process_has_printed_did_not_end_it(
+    classifier: Classifier, noise: str
+) -> None:
+    by_launcher = f"{noise}{LAUNCHED} died with <Signals.SIGKILL: 9>."
+
+    assert in_log(classifier, by_launcher).kind == "killed"
+    assert classifier.name(Symptoms(log=noise, signal=9)).kind == "killed"
+
+
+def test_a_module_that_is_missing_is_no_library_that_does_not_fit(classifier: Classifier) -> None:
+    trace = (
+        "Traceback (most recent call last):\n"
+        '  File "/venv/bin/llamafactory-cli", line 10, in <module>\n    sys.exit(main())\n'
+        f'  File "{PACKAGES}/llamafactory/data/mm_plugin.py", line 28, in <module>\n'
+        "    import torchaudio\nModuleNotFoundError: No module named 'torchaudio'"
+    )
+    raised = Raised(
+        type="ModuleNotFoundError",
+        bases=("ImportError", "Exception"),
+        message="No module named 'torchaudio'",
+        traceback=trace,
+    )
+
+    assert in_log(classifier, trace).kind == "script-error"
+    assert classifier.name(Symptoms(log="", exit_code=1, raised=(raised,))).kind == "script-error"
+
+
 # ---- Chains ----
 
 

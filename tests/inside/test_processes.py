@@ -108,6 +108,21 @@ def test_a_forked_child_that_trains_has_a_page_of_its_own(
     assert all(page.words[wire.W_PID] == page.pid for page in inside.pages())
 
 
+def test_a_process_that_becomes_another_program_after_torch_is_watched_in_it(
+    inside: Inside, torch_python: str
+) -> None:
+    script = """
+    if len(sys.argv) == 1:
+        train(steps=2)
+        os.execv(sys.executable, [sys.executable, __file__, "again"])
+    train(steps=3)
+    """
+    done = inside.run(torch_python, inside.script(TRAIN + script))
+
+    assert (done.code, done.err, inside.notes()) == (0, b"", "")
+    assert inside.page().steps == 3
+
+
 def test_the_thread_that_trains_is_named_and_relieved(inside: Inside, torch_python: str) -> None:
     script = """
     import json, struct, time

@@ -131,13 +131,13 @@ def test_a_page_that_cannot_be_made_leaves_a_note_and_the_script_works(inside: I
     write_torch(inside)
     script = inside.script("""
         import os
-        open(os.environ["ROCSTEADY_PAGES"] + f"/{os.getpid()}.page", "w").close()
+        os.mkdir(os.environ["ROCSTEADY_PAGES"] + f"/{os.getpid()}.page")
         import torch.autograd
         print(torch.autograd.backward())
     """)
 
     assert inside.run(PYTHON, script) == (0, b"gradient\n", b"")
-    assert "heartbeat is off: FileExistsError" in inside.notes()
+    assert "heartbeat is off: IsADirectoryError" in inside.notes()
 
 
 def test_a_folder_for_pages_that_is_gone_harms_nobody(inside: Inside) -> None:

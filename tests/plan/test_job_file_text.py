@@ -19,6 +19,7 @@ from rocsteady.plan.trials import TrialResult
 from rocsteady.plan.values import Pace
 from rocsteady.run.job.job_file import parse_job
 from rocsteady.run.job.values import DoneWhen, FileKind, Job, Resume, Total, WantedFile
+from rocsteady.run.resume_detection import How, ResumeMethod, detect_resume
 from rocsteady.run.script_facts import ScriptFacts, read_facts
 
 if TYPE_CHECKING:
@@ -130,11 +131,8 @@ def test_what_ended_by_itself_may_have_gone_on_from_an_earlier_run(tmp_path: Pat
 
 
 OPTION = Resume(arguments=("--resume", "{checkpoint}"), checkpoints=("c/*.pt",))
-FLAG = Resume(
-    arguments=("--resume",),
-    environment={"ROCSTEADY_RESUME_FROM": "{checkpoint}"},
-    checkpoints=("c/*.pt",),
-)
+FLAG = Resume(arguments=("--resume",), checkpoints=("c/*.pt",))
+UNKNOWN = ResumeMethod(how=How.UNKNOWN)
 
 
 @pytest.mark.parametrize(
@@ -150,14 +148,58 @@ FLAG = Resume(
 def test_how_it_goes_on(
     tmp_path: Path, text: str, written: tuple[str, ...], resume: Resume | None
 ) -> None:
-    found = going_on(one(checkpoints=written), script(tmp_path, text))
+    found = going_on(one(checkpoints=written), script(tmp_path, text), UNKNOWN)
 
     assert found.resume == resume
     assert ("No checkpoint was written in the 12 s" in found.why) == (not written)
 
 
 def test_one_that_tells_rocsteady_needs_nothing_else() -> None:
-    assert going_on(one(resume=FLAG), NOTHING).resume == FLAG
+    assert going_on(one(resume=FLAG), NOTHING, UNKNOWN).resume == FLAG
+
+
+@pytest.mark.parametrize(
+    ("typed", "arguments", "checkpoints"),
+    [
+        ("trl sft --output_dir o", ("--resume_from_checkpoint", "{checkpoint}"), "o/checkpoint-*"),
+        (
+            "llamafactory-cli train c.yml",
+            ("resume_from_checkpoint={checkpoint}",),
+            "x/checkpoint-*",
+        ),
+        ("nnUNetv2_train 1 2d 0", ("--c",), "r/checkpoint_latest.pth"),
+        ("python run.py c.yml", (), "r/checkpoint_latest.pth"),
+    ],
+)
+def test_a_trainers_own_way_is_written_as_it_is_typed(
+    tmp_path: Path, typed: str, arguments: tuple[str, ...], checkpoints: str
+) -> None:
+    (tmp_path / "c.yml").write_text("output_dir: x\n")
+    method = detect_resume(typed.split(), tmp_path)
+    seen = one() if method.checkpoints else one(checkpoints=("r/checkpoint_best.pth", checkpoints))
+    found = going_on(seen, NOTHING, method)
+    draft = Draft(command=("x",), day="", seen=(), work=Work(), going_on=found)
+
+    wanted = Resume(arguments=arguments, checkpoints=(checkpoints,))
+    assert parse_job(job_text(draft)).resume == found.resume == wanted
+
+
+def test_the_example_is_the_option_that_was_found(tmp_path: Path) -> None:
+    text = 'p.add_argument("--resume_from_checkpoint")'
+    found = going_on(one(), script(tmp_path, text), UNKNOWN)
+
+    assert found.resume is None
+    assert found.example is not None
+    assert found.example.arguments == ("--resume_from_checkpoint", "{checkpoint}")
+
+
+def test_what_prevents_a_trainer_from_resuming_is_in_the_file(tmp_path: Path) -> None:
+    (tmp_path / "c.yml").write_text("output_dir: x\noverwrite_output_dir: true\n")
+    method = detect_resume(("llamafactory-cli", "train", "c.yml"), tmp_path)
+    found = going_on(one(), NOTHING, method)
+
+    assert (found.resume, found.example) == (None, None)
+    assert "c.yml:2" in found.why
 
 
 def test_a_job_file_says_what_each_line_rests_on(expected: Expected) -> None:
@@ -170,7 +212,7 @@ def test_a_job_file_says_what_each_line_rests_on(expected: Expected) -> None:
         day="2026-11-15",
         seen=seen(tried),
         work=Work(total=Total(log=COUNTER.pattern), why="The script printed step 400/7500."),
-        going_on=going_on(tried, ScriptFacts(name="train.py", goes_on=7)),
+        going_on=going_on(tried, ScriptFacts(name="train.py", goes_on=7), UNKNOWN),
         models=("m.pt",),
         deadline="36h",
         budget=25.0,
@@ -192,7 +234,7 @@ def test_whatever_a_command_and_a_file_are_called_the_text_can_be_read(
         day="2026-11-15",
         seen=(why,),
         work=Work(why=why),
-        going_on=going_on(one(), NOTHING),
+        going_on=going_on(one(), NOTHING, UNKNOWN),
         models=(path,),
     )
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from resume_table import README_SCRIPT, Case, cases, held_out_cases
 
+from rocsteady.run.own_checkpoints import OwnCheckpoint, without_files
 from rocsteady.run.resume_detection import How, detect_resume
 
 SCRIPTS = Path(__file__).parent / "resume_scripts"
@@ -235,27 +236,132 @@ torch.save(state, last)
 
 
 @pytest.mark.parametrize(
-    ("command", "words"),
+    ("typed", "arguments", "checkpoints"),
     [
-        (("python", "t.py", "--resume_from_checkpoint", "latest"), "latest"),
-        (("axolotl", "train", "c.yml"), "--resume-from-checkpoint CHECKPOINT (axolotl)"),
-        (("llamafactory-cli", "train", "c.yml"), "resume_from_checkpoint=true (LLaMA-Factory)"),
-        (("yolo", "detect", "train"), "found no way to resume (Ultralytics: the yolo command"),
-        (("accelerate", "launch", "train_network.py"), "without --save_state)"),
-        (("accelerate", "launch", "train_network.py", "--save_state"), "--resume CHECKPOINT"),
-        (("bash", "train.sh"), "found no way to resume: if this run"),
+        ("python t.py --resume_from_checkpoint latest", "--resume_from_checkpoint latest", ()),
+        ("trl sft --output_dir o", "--resume_from_checkpoint {checkpoint}", ("o/checkpoint-*",)),
+        ("axolotl train c.yml", "--resume-from-checkpoint {checkpoint}", ("out/checkpoint-*",)),
+        (
+            "accelerate launch -m axolotl.cli.train c.yml",
+            "--resume-from-checkpoint {checkpoint}",
+            ("out/checkpoint-*",),
+        ),
+        (
+            "llamafactory-cli train c.yml output_dir=other/",
+            "resume_from_checkpoint={checkpoint}",
+            ("other/checkpoint-*",),
+        ),
+        ("nnUNetv2_train 1 2d 0 -device cpu", "--c", ()),
+        ("yolo detect train data=d.yaml", "model={checkpoint} resume=True", ()),
+        ("yolo task=detect mode=train", "model={checkpoint} resume=True", ()),
+        (
+            "accelerate launch sd/train_network.py --save_state --output_dir o",
+            "--resume {checkpoint}",
+            ("o/*-state",),
+        ),
+        (
+            "accelerate launch train_network.py --config_file=c.toml",
+            "--resume {checkpoint}",
+            ("lora/*-state",),
+        ),
+        (
+            "python scripts/train.py --config-path c.json",
+            "--config-value continue_last_backup=true",
+            ("w/backup/*-backup-*",),
+        ),
+        ("python run.py c.yml", "", ()),
+        (
+            "accelerate launch train_dreambooth_lora.py --output_dir=o",
+            "--resume_from_checkpoint {checkpoint}",
+            ("o/checkpoint-*",),
+        ),
     ],
 )
-def test_commands(tmp_path: Path, command: tuple[str, ...], words: str) -> None:
-    (tmp_path / "c.yml").write_text("output_dir: out\n")
+def test_trainers_commands(
+    tmp_path: Path, typed: str, arguments: str, checkpoints: tuple[str, ...]
+) -> None:
+    (tmp_path / "c.yml").write_text("output_dir: ./out  # a comment\n")
+    (tmp_path / "c.toml").write_text('output_dir = "lora"\nsave_state = true\n')
+    (tmp_path / "c.json").write_text('{"a": 1, "workspace_dir": "w"}')
 
-    assert words in detect_resume(command, tmp_path).words
+    method = detect_resume(typed.split(), tmp_path)
+
+    assert method.how in (How.TRAINER, How.COMMAND)
+    assert " ".join(method.arguments) in (arguments, arguments.partition(" ")[0])
+    assert tuple(each.removeprefix("./") for each in method.checkpoints) == checkpoints
 
 
-def test_a_configuration_that_begins_again_each_time(tmp_path: Path) -> None:
-    (tmp_path / "c.yaml").write_text("output_dir: out\noverwrite_output_dir: true\n")
+@pytest.mark.parametrize(
+    ("typed", "where"),
+    [
+        ("llamafactory-cli train c.yml", "c.yml:2"),
+        ("llamafactory-cli train d.yml overwrite_output_dir=true", "overwrite_output_dir"),
+        ("trl sft --save_strategy no", "save_strategy"),
+        ("accelerate launch train_network.py --output_dir o", "--save_state"),
+        ("nnUNetv2_train 1 2d 0 --disable_checkpointing", "disable_checkpointing"),
+        ("unsloth train -c d.yml", "resume_from_checkpoint"),
+        ("bash train.sh", ""),
+    ],
+)
+def test_what_prevents_a_trainer_from_resuming_is_told_with_the_line(
+    tmp_path: Path, typed: str, where: str
+) -> None:
+    (tmp_path / "c.yml").write_text("output_dir: out\noverwrite_output_dir: true\n")
+    (tmp_path / "d.yml").write_text("output_dir: out\n# overwrite_output_dir: true\n")
 
-    method = detect_resume(("llamafactory-cli", "train", "c.yaml"), tmp_path)
+    method = detect_resume(typed.split(), tmp_path)
 
     assert method.how is How.UNKNOWN
-    assert "overwrite_output_dir is true" in method.words
+    assert where in method.why_not
+
+
+def test_a_script_of_the_users_own_with_a_trainers_name_is_no_trainer(tmp_path: Path) -> None:
+    (tmp_path / "train_network.py").write_text("print(1)\n")
+
+    method = detect_resume(("python", "train_network.py", "--save_state"), tmp_path)
+
+    assert method.how is How.UNKNOWN
+
+
+HF = """
+from transformers import Trainer, TrainingArguments
+trainer = Trainer(model, TrainingArguments(output_dir="out", save_strategy={strategy!r}))
+trainer.train({resume})
+"""
+
+
+@pytest.mark.parametrize(
+    ("strategy", "resume", "how", "why"),
+    [
+        ("steps", "resume_from_checkpoint=get_last_checkpoint('out')", How.ITSELF, ""),
+        ("steps", "", How.UNKNOWN, "resume_from_checkpoint"),
+        ("no", "resume_from_checkpoint=get_last_checkpoint('out')", How.UNKNOWN, "t.py:3"),
+    ],
+)
+def test_what_is_known_of_a_library_is_known_of_its_scripts(
+    tmp_path: Path, strategy: str, resume: str, how: How, why: str
+) -> None:
+    (tmp_path / "t.py").write_text(HF.format(strategy=strategy, resume=resume))
+
+    method = detect_resume(("python", "t.py"), tmp_path)
+
+    assert method.how is how
+    assert why in method.why_not
+    if how is How.ITSELF:
+        assert method.checkpoints == ("out/checkpoint-*",)
+        assert method.complete == ("checkpoint-*/trainer_state.json",)
+
+
+def test_a_folder_without_the_file_that_its_trainer_writes_last_is_cut_off(tmp_path: Path) -> None:
+    complete = ("checkpoint-*/trainer_state.json",)
+    for name in ("checkpoint-10", "epoch-3"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "optimizer.pt").write_bytes(b"")
+        found = OwnCheckpoint(path=Path(name), written=1, wrong="", cut_off=False, resumable=True)
+        assert without_files(found, tmp_path, complete).cut_off is (name == "checkpoint-10")
+    (tmp_path / "checkpoint-10" / "trainer_state.json").write_text("{}")
+    found = OwnCheckpoint(
+        path=Path("checkpoint-10"), written=1, wrong="", cut_off=False, resumable=True
+    )
+
+    assert without_files(found, tmp_path, complete) == found

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rocsteady.hangs.values import Blocked, ProcessSeen, ThreadSeen, Wait
+from rocsteady.hangs.verdict import Patience
 from rocsteady.model import RunState
 from tests.hangs.verdicts.simulate import (
     TORCH,
@@ -16,6 +17,7 @@ from tests.hangs.verdicts.simulate import (
     Steps,
     Tree,
     fetching,
+    first,
     openmp,
     process,
     thread,
@@ -312,3 +314,19 @@ def test_an_idle_launcher_with_a_page_of_its_own_does_not_hide_a_healthy_run() -
     simulation.run(STEADY)
 
     assert simulation.said[-1].condition is RunState.HEALTHY
+
+
+def test_a_lock_that_a_killed_build_left_behind_is_named() -> None:
+    frames = (
+        f"wait ({TORCH}/utils/file_baton.py:49)",
+        f"_jit_compile ({TORCH}/utils/cpp_extension.py:2119)",
+        "main (/home/u/train.py:13)",
+    )
+    tree = process(TRAINER, thread(TRAINER, Wait.SLEEP, *frames))
+    simulation = Simulation(None, Patience())
+    simulation.run(Steps(seconds=6))
+    simulation.run(Quiet(seconds=200, tree=lambda _: (tree,)))
+
+    slow = first(simulation.said, RunState.SLOW)
+    assert slow is not None
+    assert "torch_extensions -name lock" in slow.verdict.why

@@ -72,7 +72,7 @@ def test_the_order_of_durations_is_checked() -> None:
         (("f (/x/site-packages/torch/a.py:1)",), "a.py:1 f"),
         (("<genexpr> (train.py:4)",), "train.py:4 <genexpr>"),
         (("0x2 (?:0)", "event (case/t.py:80)"), "t.py:80 event"),
-        (("wait (python3.12/threading.py:3)", "get (data/dataloader.py:8)"), "threading.py:3 wait"),
+        (("wait (python3.12/threading.py:3)", "get (data/dataloader.py:8)"), "dataloader.py:8 get"),
         (
             ("__init__ (python3.12/x.py:1)", "run (_utils/worker.py:3)", "load (data/mine.py:8)"),
             "mine.py:8 load",

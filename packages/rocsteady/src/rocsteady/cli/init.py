@@ -26,6 +26,7 @@ from rocsteady.run.job.job_file import parse_job, read_job
 from rocsteady.run.job.quantities import deadline, dollars
 from rocsteady.run.job.trust import trust
 from rocsteady.run.job.values import Job, Total
+from rocsteady.run.resume_detection import detect_resume
 from rocsteady.run.script_facts import read_facts, script_in, scripts_here
 from rocsteady.run.strategy_history import examined
 from rocsteady.screens.job_questions import ask_about_paths, check_command
@@ -38,7 +39,7 @@ from rocsteady.wording import duration
 
 WRITTEN, FAILED = 0, 1
 SECONDS = 10
-AT_MOST, TIMES = 60.0, 3.0  # seconds in all, or so many times those that are wanted
+AT_MOST, TIMES = 300.0, 3.0  # seconds in all, or so many times those that are wanted
 MODE = 0o644  # a job file that others may write to is doubted
 JSON_VERSION = 1
 NO_INPUT = "EOFError"
@@ -159,7 +160,7 @@ def _text(words: tuple[str, ...], one: TrialResult, folder: Path, *, ask: bool) 
         day=f"{datetime.now().astimezone():%Y-%m-%d}",
         seen=seen(one),
         work=how_much(words, one, facts, folder),
-        going_on=going_on(one, facts),
+        going_on=going_on(one, facts, detect_resume(words, folder)),
         models=one.watched.models if one.finished else (),
     )
     text = job_text(ask_limits(ask_total(draft)) if ask else draft)
@@ -188,7 +189,7 @@ def _tell(one: TrialResult, text: str) -> None:
     elif not one.step:
         _say(
             f"no step was observed in {duration(one.seconds)}. If the script was still loading or"
-            " compiling, use --force --seconds 300 to observe it longer."
+            " compiling, use --force --seconds 900 to observe it longer."
         )
     _say("next: rocsteady run, or rocsteady plan to compare the options first")
 

@@ -60,6 +60,7 @@ LEAVE_OTHERS_WAITING = (
     Component.RANKS,
     Component.LOADER,
 )
+NO_REASON_TO_KILL = (Component.SCRIPT, Component.NETWORK, Component.LOADER, Component.INSTALL)
 DUMP_LENGTH = 1 << 20  # characters at the end of a log in which stacks are looked for
 UNPARSED_LENGTH = 1 << 16  # characters of a text that is searched for names of frames
 LAST_LINES_LENGTH = 600  # characters at the end of a log that say what was under way
@@ -184,11 +185,25 @@ class _Signs:
         follow = [it for it in found if it.role is Role.CASCADE and it.kind != FailureKind.UNKNOWN]
         follow += self._classifier.ends.name(self.symptoms)
         order = {kind: index for index, kind in enumerate(self._classifier.kinds)}
+        if self._was_killed:
+            follow = list(filter(self._may_end_in_a_kill, follow))
         return sorted(filter(self._counts, follow), key=lambda it: (order[it.kind], it.at))
 
     def _counts(self, candidate: Candidate) -> bool:
         """Leave out what is no failure without another sign of one, where there is none."""
         return candidate.alone or self.failed
+
+    @property
+    def _was_killed(self) -> bool:
+        """Whether the process, or the one that its launcher started, was ended by SIGKILL."""
+        if self.symptoms.hung:
+            return False
+        last = max(self.found.exceptions, key=lambda it: it.at, default=None)
+        return self.symptoms.signal == SIGKILL or bool(last and last.kind == FailureKind.KILLED)
+
+    def _may_end_in_a_kill(self, candidate: Candidate) -> bool:
+        """Leave out what a killed process, or a worker that it left behind, has only printed."""
+        return self.component(candidate) not in NO_REASON_TO_KILL
 
     def _first_root(self) -> Candidate | None:
         found = self.found
@@ -200,6 +215,9 @@ class _Signs:
             ]
             for each in (_before_interrupt(found.raised), found.exceptions, found.lines)
         )
+        if self._was_killed:
+            exceptions = []
+            lines = list(filter(self._may_end_in_a_kill, lines))
         cascade = min((it.at for it in found.in_log if _precedes_own(it)), default=float("inf"))
         first_rank = rank_first_seen(self.log)
         for roots in (

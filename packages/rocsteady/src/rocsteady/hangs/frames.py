@@ -15,7 +15,7 @@ FRAME = re.compile(r"(?P<function>.*) \((?P<file>.*?)(?::(?P<line>\d+))?\)")
 _INSTALLED = re.compile(
     r"(?:site|dist)-packages/|/lib(?:64)?/python\d|/Lib/|^<|_rocsteady_inside/"
     r"|/torch/(?:_|nn|utils|autograd|cuda|optim|distributed|multiprocessing|functional)"
-    r"|torchinductor_|/bin/\w+$"
+    r"|torchinductor_|(?:^|/)bin/[\w-]+$"
     r"|^(?:python\d[.\d]*|Lib|multiprocessing|concurrent|futures|asyncio|torch|autograd|_inductor"
     r"|_dynamo)/|^data/dataloader\.py|^distributed/(?:distributed_c10d|c10d_logger|rendezvous)\.py"
     r"|^_utils/(?:worker|fetch|pin_memory|collate)\.py|^utils/_contextlib\.py"

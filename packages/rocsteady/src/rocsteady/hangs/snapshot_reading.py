@@ -27,6 +27,11 @@ FOR_THREADS = {
     "futures/thread.py": ("shutdown",),
     "asyncio/base_events.py": ("run_forever",),  # or for one of its own tasks
 }
+BUILD_LOCK = "utils/file_baton.py"
+FOR_BUILD_LOCK = (
+    "the lock of another build of an extension, which a killed build leaves behind (if none runs:"
+    " find ~/.cache/torch_extensions -name lock -delete)"
+)
 BETWEEN_PROCESSES = (Wait.TREE, Wait.CHILD)
 BUSY_SHARE = 0.5  # of a core: a child above it works, even if it is not known who waits for it
 BAR_RATE = 64 << 10  # bytes a second: a progress bar redrawn ten times a second writes 20 KiB
@@ -201,7 +206,9 @@ def _outside(member: Member, now: Snapshot) -> str:
 
 
 def _waits(member: Member) -> str:
-    return f"{_name(member)} is waiting for {member.thread.wait.value}"
+    building = any(is_of(frame, BUILD_LOCK) for frame in member.thread.frames or ())
+    what = FOR_BUILD_LOCK if building else member.thread.wait.value
+    return f"{_name(member)} is waiting for {what}"
 
 
 # Of all members, the one that is furthest from being stuck stands for the tree: one that runs or

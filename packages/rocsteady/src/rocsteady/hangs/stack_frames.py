@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from itertools import chain
 from typing import Protocol
 
 from rocsteady.doctor.knowledge.waits import EndedBy
@@ -85,9 +86,13 @@ def in_python_lock(thread: ThreadSeen) -> bool:
 
 
 def place_of(frames: Sequence[str] | None) -> str:
-    """Name the innermost frame of the user's own code, else the innermost: "data.py:88 load"."""
+    """Name the innermost frame of the user's own code: "data.py:88 load".
+
+    Without one, as in a trainer's own command, the innermost that is not Python's.
+    """
     if not frames:
         return ""
     named = [frame for frame in frames if path_of(frame) != UNRESOLVED] or frames
     own = (frame for frame in own_part(named) if is_users_file(path_of(frame)))
-    return place_of_frame(next(own, named[0]))
+    library = (frame for frame in named if not PYTHONS.search(path_of(frame)))
+    return place_of_frame(next(chain(own, library), named[0]))

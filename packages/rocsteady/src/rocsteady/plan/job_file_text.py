@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import json
+import re
 import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from rocsteady_train.inside import wire
+from msgspec.structs import replace
 
 from rocsteady.model import Value
 from rocsteady.plan.script_traces import EPOCH, LogCounter, epochs_in, of_the_job
 from rocsteady.plan.trials import TrialResult
 from rocsteady.run.job.done_when import matches
 from rocsteady.run.job.values import CHECKPOINT, Resume, Total
+from rocsteady.run.resume_detection import How, ResumeMethod
 from rocsteady.run.script_facts import Amount, ScriptFacts, amounts, resume_option
 from rocsteady.wording import duration, plural, size
 
@@ -22,7 +24,8 @@ FINE = 8  # values of a counter in a short run, with which it can stand in for s
 LATE = 1.5  # seconds by which a printed line may come later than its step
 NOT_SEEN = "The total amount of work is unknown, so there is no forecast."
 IF_ONE_EACH = "if each batch is one optimizer step"
-BY_ITSELF = {wire.RESUME_FROM: CHECKPOINT}  # for rocsteady's own library; others do not read it
+EXAMPLE = Resume(arguments=("--resume", CHECKPOINT), checkpoints=("checkpoints/*.pt",))
+BEST = re.compile(r"(?i)best[^/]*$")
 
 
 class Work(Value, frozen=True, kw_only=True):
@@ -168,39 +171,65 @@ def _by_lines(
 class GoingOn(Value, frozen=True, kw_only=True):
     resume: Resume | None = None
     why: str
-    written: tuple[str, ...] = ()  # patterns of checkpoints
+    example: Resume | None = EXAMPLE  # where there is no answer
 
 
-def going_on(result: TrialResult, facts: ScriptFacts) -> GoingOn:
-    """Return how the script goes on; only what was seen to be written is gone on from."""
-    written, option = result.watched.checkpoints or result.watched.found, resume_option(facts)
-    seen = "Written in the short run" if result.watched.checkpoints else "Found in this folder"
+def going_on(result: TrialResult, facts: ScriptFacts, method: ResumeMethod) -> GoingOn:
+    """Return how the script goes on; only from what was seen, or is known of its trainer."""
     if result.watched.resume is not None:
         why = "The script reports that it saves and resumes on its own."
         return GoingOn(resume=result.watched.resume, why=why)
-    way = f"{option.flags[-1]} in {facts.name}, line {option.line}" if option else ""
-    if not option and facts.goes_on:
-        way = f"the Trainer resumes on its own ({facts.name}, line {facts.goes_on})"
-    if not written:
-        seconds = f"No checkpoint was written in the {duration(result.seconds)} of the short run"
-        note = (
-            f"How the script resumes: {way}. Name the checkpoints it can resume from."
-            if way
-            else ""
-        )
-        return GoingOn(why=f"{seconds}. {note}".rstrip())
-    if not way:
+    way, resume = _way(facts, method)
+    written, seen = _saves(result, method)
+    if resume is None:
+        if method.why_not:
+            why = f"It does not resume: {method.why_not}. Then run rocsteady init again."
+            return GoingOn(why=why, example=None)
         why = f"{seen}: {', '.join(written)}. No option to resume from them was found."
-        return GoingOn(why=why, written=written)
+        none = f"No checkpoint was written in the {duration(result.seconds)} of the short run."
+        example = replace(EXAMPLE, checkpoints=written or EXAMPLE.checkpoints)
+        return GoingOn(why=why if written else none, example=example)
+    if not written:
+        why = (
+            f"No checkpoint was written in the {duration(result.seconds)} of the short run. How the"
+            f" script resumes: {way}. Name the checkpoints it can resume from."
+        )
+        return GoingOn(why=why, example=replace(resume, checkpoints=EXAMPLE.checkpoints))
     why = f"How the script resumes: {way}. {seen}. Resuming was not tested."
-    if option is None:
-        return GoingOn(resume=Resume(environment=BY_ITSELF, checkpoints=written), why=why)
-    flag = option.flags[-1]
-    if option.alone:
-        resume = Resume(arguments=(flag,), environment=BY_ITSELF, checkpoints=written)
-    else:
-        resume = Resume(arguments=(flag, CHECKPOINT), checkpoints=written)
-    return GoingOn(resume=resume, why=why)
+    return GoingOn(resume=replace(resume, checkpoints=written), why=why)
+
+
+def _way(facts: ScriptFacts, method: ResumeMethod) -> tuple[str, Resume | None]:
+    """Return how it resumes, for people and as far as it is known without its checkpoints."""
+    if method.how is not How.UNKNOWN:
+        told = () if method.how is How.COMMAND else method.arguments
+        variable = {method.variable: CHECKPOINT} if method.variable else {}
+        where = f" ({method.where})" if method.where else ""
+        typed = " ".join((*(f"{name}={CHECKPOINT}" for name in variable), *method.arguments))
+        resume = Resume(arguments=told, environment=variable, checkpoints=())
+        return f"{typed or 'by itself'}{where}", resume
+    option = None if method.why_not else resume_option(facts)
+    if option is not None:
+        arguments = option.flags[-1:] if option.alone else (option.flags[-1], CHECKPOINT)
+        way = f"{option.flags[-1]} in {facts.name}, line {option.line}"
+        return way, Resume(arguments=arguments, checkpoints=())
+    if facts.goes_on and not method.why_not:
+        way = f"the Trainer resumes on its own ({facts.name}, line {facts.goes_on})"
+        return way, Resume(checkpoints=())
+    return "", None
+
+
+def _saves(result: TrialResult, method: ResumeMethod) -> tuple[tuple[str, ...], str]:
+    """Return the patterns of the checkpoints, and who says so."""
+    by_trainer = method.checkpoints
+    for written, seen in (
+        (result.watched.checkpoints, "Written in the short run"),
+        (by_trainer, f"As {method.where or 'its library'} names them"),
+        (result.watched.found, "Found in this folder"),
+    ):
+        if written:
+            return tuple(each for each in written if not BEST.search(each)) or written, seen
+    return (), ""
 
 
 WIDTH = 96
@@ -293,25 +322,23 @@ def _limits(draft: Draft) -> str:
 
 
 def _resume(going_on: GoingOn) -> str:
-    resume = going_on.resume
-    if resume is None:
-        return _comment(
-            going_on.why,
-            "A script that cannot resume is not restarted after it has made progress. To resume:",
-            "[resume]",
-            'arguments = ["--resume", "{checkpoint}"]',
-            f"checkpoints = {_list(going_on.written or ('checkpoints/*.pt',))}",
-        )
-    lines = [
-        _comment(f"{going_on.why} Test it with: rocsteady drill --faults kill@STEP"),
-        "[resume]",
-    ]
+    if going_on.resume is not None:
+        why = f"{going_on.why} Test it with: rocsteady drill --faults kill@STEP"
+        return "\n".join([_comment(why), *_resume_lines(going_on.resume)])
+    stays = "A script that cannot resume is not restarted after it has made progress."
+    if going_on.example is None:
+        return _comment(going_on.why, stays)
+    return _comment(going_on.why, f"{stays} To resume:", *_resume_lines(going_on.example))
+
+
+def _resume_lines(resume: Resume) -> Iterator[str]:
+    yield "[resume]"
     if resume.arguments:
-        lines.append(f"arguments = {_list(resume.arguments)}")
+        yield f"arguments = {_list(resume.arguments)}"
     if resume.environment:
         pairs = ((name, _text(value)) for name, value in resume.environment.items())
-        lines.append(f"environment = {_table(pairs)}")
-    return "\n".join([*lines, f"checkpoints = {_list(resume.checkpoints)}"])
+        yield f"environment = {_table(pairs)}"
+    yield f"checkpoints = {_list(resume.checkpoints)}"
 
 
 def _done_when(models: tuple[str, ...]) -> str:

@@ -37,6 +37,7 @@ from rocsteady.run.own_checkpoints import (
     own_checkpoints,
     set_aside,
     usable,
+    without_files,
 )
 from rocsteady.run.progress import EPOCH, READ, SAVED
 from rocsteady.run.restart_preparation import StartsAt
@@ -161,6 +162,7 @@ class Checkpoints:
         """Return what the run has written and may be a checkpoint, the newest first."""
         outside = [checkpoints_in(folder, self._since) for folder in self._outside]
         found = [*own_checkpoints(self.folder, self._since), *chain.from_iterable(outside)]
+        found = [without_files(each, self.folder, self.method.complete) for each in found]
         return tuple(sorted(found, key=lambda each: each.written, reverse=True))
 
     def saved_in(self, saved: SavedFiles) -> None:

@@ -14,6 +14,7 @@ import re
 import struct
 import zipfile
 from collections.abc import Iterable, Iterator
+from fnmatch import fnmatchcase
 from itertools import islice
 from pathlib import Path
 
@@ -94,6 +95,16 @@ def usable(found: Iterable[OwnCheckpoint]) -> tuple[OwnCheckpoint, ...]:
     """Return those to go on from; the best so far only if there is no other."""
     whole = tuple(each for each in found if each.resumable and not each.wrong)
     return tuple(each for each in whole if not BEST.search(each.path.name)) or whole
+
+
+def without_files(found: OwnCheckpoint, folder: Path, complete: Iterable[str]) -> OwnCheckpoint:
+    """Return a checkpoint as cut off if it lacks a file of ``complete``: "checkpoint-*/state"."""
+    place = folder / found.path
+    for pattern, _, name in (each.rpartition("/") for each in complete):
+        missing = place.is_dir() and not (place / name).is_file()
+        if missing and fnmatchcase(place.name, pattern) and not found.wrong:
+            return replace(found, wrong=f"has no {name}, which is written last", cut_off=True)
+    return found
 
 
 def set_aside(folder: Path, path: Path) -> Path | None:

@@ -14,10 +14,11 @@ from enum import Enum
 from functools import cached_property
 from pathlib import Path
 
+from msgspec.structs import replace
 from rocsteady_train.untrusted_file import read_head
 
 from rocsteady.doctor.knowledge.resume_arguments import resume_argument
-from rocsteady.doctor.knowledge.trainers import Trainer, trainer_of
+from rocsteady.doctor.knowledge.trainers import Prevents, Trainer, library_of, trainer_of
 from rocsteady.model import Value
 from rocsteady.run.job.values import CHECKPOINT
 from rocsteady.run.script_facts import ScriptOption, declares_option, option_of, script_in
@@ -25,6 +26,7 @@ from rocsteady.run.script_facts import ScriptOption, declares_option, option_of,
 SIZE_LIMIT = 4 * 1024 * 1024  # bytes of a file
 MAX_MODULES = 60  # of the user's own that a script imports
 CONFIG_LIMIT = 256 * 1024  # bytes
+CONFIG_SUFFIXES = (".yaml", ".yml", ".json", ".toml")
 UNKNOWN_CHECKPOINT = "CHECKPOINT"  # in what is shown, where the text does not name one
 _OPTIONS = re.compile(r"resum|ckpt|checkpoint|(^|_)load|restor|contin|snapshot|restart|recover")
 _OTHER_OPTIONS = re.compile(
@@ -81,6 +83,8 @@ class ResumeMethod(Value, frozen=True, kw_only=True):
     checkpoint: str = ""  # as the text names it
     given: str = ""  # the path that the command has already for the same option
     why_not: str = ""
+    checkpoints: tuple[str, ...] = ()  # patterns, as far as they are known without a run
+    complete: tuple[str, ...] = ()  # what a checkpoint has, or it is cut off: "checkpoint-*/state"
 
     @property
     def inferred(self) -> bool:
@@ -98,43 +102,107 @@ class ResumeMethod(Value, frozen=True, kw_only=True):
         shown = self.checkpoint or UNKNOWN_CHECKPOINT
         words = (f"{self.variable}={CHECKPOINT}",) if self.variable else self.arguments
         typed = " ".join(words).replace(CHECKPOINT, shown)
-        found = {How.COMMAND: "", How.TRAINER: f" ({self.where})"}
-        place = found.get(self.how, f" (found in {self.where})")
         instead = f" in place of {self.given}, if that holds training state" if self.given else ""
-        return f"resumes with {typed}{instead}{place}"
+        way = f"resumes with {typed}{instead}" if words else "resumes by itself"
+        if self.how is How.TRAINER:
+            folders = dict.fromkeys(f"{Path(each).parent}/" for each in self.checkpoints)
+            saves = f"; checkpoints in {', '.join(folders)}" if folders else ""
+            return f"{self.where}: {way}{saves}"
+        return way if self.how is How.COMMAND else f"{way} (found in {self.where})"
 
 
 def detect_resume(command: Sequence[str], folder: Path) -> ResumeMethod:
     """Return how a command that runs in a folder resumes; the first way that applies."""
+    trainer = trainer_of(command, folder)
     if argument := resume_argument(command):
-        return ResumeMethod(how=How.COMMAND, arguments=(argument,))
-    if trainer := trainer_of(command):
-        return _of_trainer(trainer, command, folder)
+        complete = trainer.complete if trainer else ()
+        return ResumeMethod(how=How.COMMAND, arguments=(argument,), complete=complete)
+    if trainer:
+        return _of_trainer(trainer, _Settings(command, folder))
     script = script_in(command, folder)
     if script is None:
         return ResumeMethod(how=How.UNKNOWN)
     program = Program(script, folder)
-    return _Detection(program, command).method() if program.nodes else _unknown()
+    if not program.nodes:
+        return _unknown()
+    method = _Detection(program, command).method()
+    library = library_of(program.text)
+    return _with_library(method, library, _Settings(command, folder, script)) if library else method
 
 
 def _unknown(why: str = "") -> ResumeMethod:
     return ResumeMethod(how=How.UNKNOWN, why_not=why)
 
 
-def _of_trainer(trainer: Trainer, command: Sequence[str], folder: Path) -> ResumeMethod:
-    if trainer.cannot:
-        return _unknown(f"{trainer.name}: {trainer.cannot}")
-    if trainer.needs and trainer.needs.argument not in command:
-        return _unknown(f"{trainer.name}: {trainer.needs.why}")
-    if trainer.refuses:
-        line = re.compile(rf"(?m)^\s*{trainer.refuses.key}\s*[:=]\s*{trainer.refuses.value}\b")
-        texts = [*command, *(_text(folder / word) for word in command if word.endswith("ml"))]
-        if any(line.search(text) for text in texts):
-            return _unknown(f"{trainer.name}: {trainer.refuses.why}")
-    given = _given(command, trainer.arguments[:1])
+def _of_trainer(trainer: Trainer, settings: _Settings) -> ResumeMethod:
+    prevented = settings.prevented(trainer.prevents)
+    if trainer.cannot or prevented:
+        return _unknown(f"{trainer.name}: {trainer.cannot or prevented}")
+    given = _given(settings.command, trainer.arguments[:1])
     return ResumeMethod(
-        how=How.TRAINER, arguments=trainer.arguments, where=trainer.name, given=given or ""
+        how=How.TRAINER,
+        arguments=trainer.arguments,
+        where=trainer.name,
+        given=given or "",
+        checkpoints=settings.checkpoints(trainer),
+        complete=trainer.complete,
     )
+
+
+def _with_library(method: ResumeMethod, library: Trainer, settings: _Settings) -> ResumeMethod:
+    """Add what is known of the library that a script uses."""
+    if prevented := settings.prevented(library.prevents):
+        return _unknown(f"{library.name}: {prevented}")
+    if method.how is How.UNKNOWN:
+        return _unknown(method.why_not or f"{library.name}: {library.hint}")
+    return replace(method, checkpoints=settings.checkpoints(library), complete=library.complete)
+
+
+class _Settings:
+    """What a trainer is told: by its command, by the files that this names, by its script."""
+
+    def __init__(self, command: Sequence[str], folder: Path, script: Path | None = None) -> None:
+        self.command = command
+        names = [word.rpartition("=")[2] for word in command]
+        named = [name for name in names if name.endswith(CONFIG_SUFFIXES)]
+        self._texts = {name: _text(folder / name) for name in named}
+        if script is not None:
+            self._texts[script.name] = _text(script)
+
+    def first(self, key: str) -> tuple[str, str] | None:
+        """Return the value of a key and where it stands; what is typed goes before files."""
+        flags = (f"--{key}", f"--{key.replace('_', '-')}", key)
+        given = _given(self.command, flags)
+        if given is not None:
+            return given or "true", f"the command has {key}"
+        line = re.compile(
+            rf"""(?m)^[^#\n]*?(?<![\w-])["']?{re.escape(key)}["']?[ \t]*[:=][ \t]*["']?"""
+            r"""([^"',\s#})]+)"""
+        )
+        for name, text in self._texts.items():
+            if found := line.search(text):
+                number = text.count("\n", 0, found.start(1)) + 1
+                return found[1], f"{name}:{number} has {key}: {found[1]}"
+        return None
+
+    def prevented(self, prevents: Iterable[Prevents]) -> str:
+        """Return why the trainer does not resume as it is configured, and the line to change."""
+        for each in prevents:
+            found = self.first(each.key)
+            missing = found is None and not each.values
+            if found is not None and found[0].lower() in each.values:
+                return f"{found[1]}, so {each.why}; write {each.change}"
+            if missing:
+                return f"there is no {each.key}, so {each.why}; add {each.change}"
+        return ""
+
+    def checkpoints(self, trainer: Trainer) -> tuple[str, ...]:
+        """Return the patterns of what it saves; none if its folder is not known."""
+        given = (found[0] for key in trainer.output if (found := self.first(key)))
+        output = next(given, trainer.default_output).rstrip("/")
+        if not output or not re.fullmatch(r"[\w./ -]+", output):  # made by code, or a pattern
+            return ()
+        return tuple(each.replace("{output}", output) for each in trainer.checkpoints)
 
 
 def _text(path: Path) -> str:

@@ -35,7 +35,7 @@ def leave(suffix: str, content: bytes) -> None:
     """Leave a file for the supervisor, whole or not at all; it takes the place of an older one."""
     whole = _name(suffix)
     part = whole + ".part"
-    descriptor = os.open(part, os.O_WRONLY | EXCLUSIVE, 0o600)
+    descriptor = _new_file(part, os.O_WRONLY)
     try:
         os.write(descriptor, content)
     finally:
@@ -44,8 +44,8 @@ def leave(suffix: str, content: bytes) -> None:
 
 
 def make() -> memoryview:
-    """Make PID.page, which nobody else can have made, and map it as words."""
-    descriptor = os.open(_name(wire.SUFFIX), os.O_RDWR | EXCLUSIVE, 0o600)
+    """Make PID.page and map it as words."""
+    descriptor = _new_file(_name(wire.SUFFIX), os.O_RDWR)
     try:
         os.ftruncate(descriptor, wire.SIZE)
         kept_open: dict[str, Any] = {"trackfd": False} if sys.version_info >= (3, 13) else {}
@@ -128,8 +128,7 @@ class StackSignal:
             number = getattr(signal, STACKS_SIGNAL, 0)
             if not number or _is_handled(number):
                 return  # also where there is no such signal
-            flags = os.O_WRONLY | os.O_APPEND | EXCLUSIVE
-            descriptor = os.open(_name(wire.STACKS_SUFFIX), flags, 0o600)
+            descriptor = _new_file(_name(wire.STACKS_SUFFIX), os.O_WRONLY | os.O_APPEND)
             about = os.fstat(descriptor)
             self._file = (descriptor, about.st_dev, about.st_ino)
             _faulthandler().register(number, descriptor, all_threads=True)  # with SA_RESTART
@@ -177,3 +176,10 @@ def _is_handled(number: int) -> bool:
 
 def _name(suffix: str) -> str:
     return os.path.join(FOLDER, str(os.getpid()) + suffix)
+
+
+def _new_file(path: str, flags: int) -> int:
+    """Open a file that nobody else can have made; what this process left before an exec goes."""
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(path)
+    return os.open(path, flags | EXCLUSIVE, 0o600)

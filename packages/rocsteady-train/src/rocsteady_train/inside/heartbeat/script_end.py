@@ -114,10 +114,11 @@ def _qualified(kind: type[BaseException]) -> str:
 def _place(frames: Any) -> str:
     """Name the innermost frame of the user's own code; any innermost one if there is none."""
     library = os.path.dirname(os.__file__) + os.sep
+    installed = tuple(os.path.join(sys.prefix, name) for name in ("lib", "bin" + os.sep))
     own = [
         frame
         for frame in frames
-        if not frame.filename.startswith((library, sys.prefix + os.sep + "lib"))
+        if not frame.filename.startswith((library, *installed))
         and not any(part in frame.filename for part in LIBRARIES)
     ]
     for frame in reversed(own or list(frames)):

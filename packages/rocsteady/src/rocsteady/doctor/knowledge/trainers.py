@@ -1,51 +1,92 @@
-"""Trainers with a command of their own, and how each is told to go on from a checkpoint."""
+"""Trainers that people use: how to recognise one, what it saves, and how it is told to resume."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
+from datetime import date
 from functools import cache
+from pathlib import Path
+
+from rocsteady_train.untrusted_file import read_head
 
 from rocsteady.doctor.knowledge.reader import DataFolder, Problems
 from rocsteady.model import Value
 
+SCRIPT_LIMIT = 256 * 1024  # bytes of a script that are searched for a mark
 
-class Needs(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """An argument without which there is nothing to go on from."""
 
-    argument: str
+class Prevents(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A setting of the trainer because of which it does not resume."""
+
+    key: str  # an option of the command, or a key of its configuration or script
+    values: tuple[str, ...] = ()  # that prevent it; (): it must be there
     why: str
-
-
-class Refuses(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A key of the trainer's YAML file that makes each start begin again."""
-
-    key: str
-    value: str
-    why: str
+    change: str  # what to write instead
 
 
 class Trainer(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How to recognise a trainer's command, and how it resumes."""
+    """What is known of one trainer. A library that scripts use has no ``starts``."""
 
     name: str
-    starts: tuple[str, ...]
+    starts: tuple[str, ...] = ()
+    mark: str = ""  # that the text of its script, or of one that imports it, has
+    imports: tuple[str, ...] = ()
+    output: tuple[str, ...] = ()  # options or keys that name its folder, the first that is given
+    default_output: str = ""
+    checkpoints: tuple[str, ...] = ()  # patterns; "{output}" is that folder
+    complete: tuple[str, ...] = ()  # the file that is written last: "checkpoint-*/state.json"
     arguments: tuple[str, ...] = ()
-    needs: Needs | None = None
-    refuses: Refuses | None = None
+    itself: bool = False  # it resumes without being told
     cannot: str = ""
+    hint: str = ""  # what to add to a script that does not resume
+    prevents: tuple[Prevents, ...] = ()
+    prints: str
+    sets: tuple[str, ...] = ()  # variables that it sets itself
+    signals: str = ""
+    workers: str = ""  # the variable that keeps it from starting workers for its data
+    seen: str  # its version
+    tried: bool  # it was run under rocsteady; False: its source was read
+    date: date
     sources: tuple[str, ...]
 
 
-def trainer_of(command: Sequence[str]) -> Trainer | None:
-    """Return the trainer that a command starts, if it is a known one."""
+def trainer_of(command: Sequence[str], folder: Path) -> Trainer | None:
+    """Return the trainer that a command starts in a folder, if it is a known one."""
     for trainer in load_trainers():
-        for start in trainer.starts:
-            first, *rest = start.split()
-            for at, word in enumerate(command):
-                found = word == first or word.endswith(f"/{first}")
-                if found and list(command[at + 1 : at + 1 + len(rest)]) == rest:
-                    return trainer
+        if any(_starts(start.split(), command, trainer.mark, folder) for start in trainer.starts):
+            return trainer
     return None
+
+
+def library_of(script: str) -> Trainer | None:
+    """Return the known library that the text of a script imports."""
+    for trainer in load_trainers():
+        names = "|".join(map(re.escape, trainer.imports))
+        imported = rf"(?m)^[ \t]*(?:from|import)[ \t]+(?:{names})\b"
+        if names and trainer.mark in script and re.search(imported, script):
+            return trainer
+    return None
+
+
+def _starts(words: Sequence[str], command: Sequence[str], mark: str, folder: Path) -> bool:
+    """Return whether the words occur in the command, in this order."""
+    rest = list(command)
+    for number, word in enumerate(words):
+        same = [i for i, each in enumerate(rest) if each == word or each.endswith(f"/{word}")]
+        if not same or (number and rest[same[0]] != word):
+            return False
+        if not number and mark and not _has(folder / rest[same[0]], mark):
+            return False
+        rest = rest[same[0] + 1 :]
+    return True
+
+
+def _has(path: Path, mark: str) -> bool:
+    try:
+        return mark.encode() in read_head(path, SCRIPT_LIMIT)
+    except OSError:  # it is started elsewhere: its name has to do
+        return True
 
 
 @cache
@@ -59,5 +100,8 @@ def load_trainers(data: DataFolder | None = None) -> tuple[Trainer, ...]:
 def _wrong_with(trainer: Trainer) -> Problems:
     if not trainer.sources:
         yield "sources", "must not be empty"
-    if bool(trainer.arguments) == bool(trainer.cannot):
-        yield "arguments", "either these, or why it cannot"
+    if bool(trainer.starts) == bool(trainer.imports):
+        yield "starts", "either these, or imports"
+    ways = (trainer.arguments, trainer.itself, trainer.cannot, trainer.hint)
+    if sum(map(bool, ways)) != 1:
+        yield "arguments", "one of arguments, itself, cannot and hint"

@@ -1,0 +1,30 @@
+"""A Trainer script that looks for its own last checkpoint."""
+
+import os
+
+from datasets import load_dataset
+from transformers import (
+    AutoModelForCausalLM, AutoTokenizer, DataCollatorForLanguageModeling, Trainer,
+    TrainingArguments, set_seed,
+)
+from transformers.trainer_utils import get_last_checkpoint
+
+set_seed(0)
+tokenizer = AutoTokenizer.from_pretrained("model")
+model = AutoModelForCausalLM.from_pretrained("model")
+data = load_dataset("json", data_files="data/train.jsonl", split="train")
+data = data.map(lambda row: tokenizer(row["text"], truncation=True, max_length=64),
+                remove_columns=["text"]).train_test_split(48, seed=0)
+trainer = Trainer(
+    model=model,
+    args=TrainingArguments(
+        output_dir="out", per_device_train_batch_size=4, num_train_epochs=2,
+        save_steps=20, eval_strategy="steps", eval_steps=50, logging_steps=20,
+        dataloader_num_workers=1, report_to="none", use_cpu=True, seed=0,
+    ),
+    train_dataset=data["train"], eval_dataset=data["test"],
+    data_collator=DataCollatorForLanguageModeling(tokenizer, mlm=False),
+)
+last = get_last_checkpoint("out") if os.path.isdir("out") else None
+trainer.train(resume_from_checkpoint=last)
+trainer.save_model("final")

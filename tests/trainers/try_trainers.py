@@ -1,0 +1,466 @@
+"""Run real trainers under rocsteady: undisturbed, killed, hung in a data worker, with a cut file.
+
+    python tests/trainers/try_trainers.py --environments FOLDER [NAME ...] [--only kill,hang]
+
+makes an environment for each trainer in the folder (torch 2.13 on the CPU; minutes and a GiB each),
+runs every case without a job file, and prints a table. ``--results FILE`` keeps each result as a
+line of JSON; what is in it is not run again. Nothing is downloaded but packages.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import hashlib
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+HERE = Path(__file__).parent
+PROJECTS = HERE / "projects"
+TORCH = ("torch==2.13.0", "numpy>=2,<3")
+TORCHVISION = "torchvision==0.28.0"
+WITHIN = 420.0  # seconds for one run
+HEALTHY, KILL, HANG, CUT, INIT = "healthy", "kill", "hang", "cut", "init"
+SCENARIOS = (HEALTHY, KILL, HANG, CUT, INIT)
+
+
+class Trainer(NamedTuple):
+    """One way to train."""
+
+    name: str
+    environment: str
+    command: str  # words; the environment's bin folder is first on PATH
+    project: str  # the folder of its files
+    checkpoints: str  # a pattern
+    steps: int  # optimizer steps of an undisturbed run; 0: not known
+    final: str = "final*"  # what must be there at the end
+    make: str = ""  # a script that makes model and data
+    prepare: str = ""  # a command, after that
+    loader: bool = True  # it uses torch's loader with workers
+    within: float = WITHIN
+
+
+MODEL = "../language_model.py"
+TRAINERS = (
+    Trainer("transformers", "hf", "python train.py", "hf", "out/checkpoint-*", 216, make=MODEL),
+    Trainer(
+        "transformers, own resume",
+        "hf",
+        "python train.py",
+        "hf-own",
+        "out/checkpoint-*",
+        216,
+        make=MODEL,
+    ),
+    Trainer(
+        "accelerate launch",
+        "hf",
+        "accelerate launch --cpu --num_processes 1 train.py",
+        "accelerate",
+        "out/checkpoint-*",
+        90,
+    ),
+    Trainer(
+        "diffusers loop",
+        "hf",
+        "accelerate launch --cpu --num_processes 1 train.py --resume_from_checkpoint latest",
+        "accelerate",
+        "out/checkpoint-*",
+        90,
+    ),
+    Trainer(
+        "torchrun, 2 ranks",
+        "hf",
+        "torchrun --nproc-per-node 2 train.py",
+        "hf-own",
+        "out/checkpoint-*",
+        108,
+        make=MODEL,
+    ),
+    Trainer(
+        "TRL",
+        "hf",
+        "trl sft --model_name_or_path model --dataset_name data --output_dir out"
+        " --per_device_train_batch_size 4 --num_train_epochs 1 --save_steps 20 --max_length 64"
+        " --dataloader_num_workers 1 --use_cpu --bf16 False --report_to none",
+        "trl",
+        "out/checkpoint-*",
+        120,
+        final="out/model.safetensors",
+        make=MODEL,
+    ),
+    Trainer("Lightning", "lightning", "python train.py", "lightning", "checkpoints/*.ckpt", 180),
+    Trainer("MONAI", "lightning", "python train.py", "monai", "checkpoint_epoch_*.pt", 90),
+    Trainer("submitit", "lightning", "python submit.py", "submitit", "last.pt", 150, loader=False),
+    Trainer(
+        "Ultralytics",
+        "ultralytics",
+        "yolo detect train data=shapes.yaml model=yolo11n.yaml epochs=5 imgsz=64 batch=8 workers=1"
+        " device=cpu plots=False",
+        "ultralytics",
+        "runs/detect/train*/weights/last.pt",
+        0,
+        final="runs/detect/train/weights/best.pt",
+        make="make.py",
+    ),
+    Trainer(
+        "LLaMA-Factory",
+        "llamafactory",
+        "llamafactory-cli train cfg.yaml",
+        "llamafactory",
+        "saves/tiny/checkpoint-*",
+        120,
+        final="saves/tiny/model.safetensors",
+        make=MODEL,
+    ),
+    Trainer(
+        "axolotl",
+        "axolotl",
+        "axolotl train cfg.yml",
+        "axolotl",
+        "out/checkpoint-*",
+        120,
+        final="out/model.safetensors",
+        make=MODEL,
+    ),
+    Trainer(
+        "nnU-Net",
+        "nnunet",
+        "nnUNetv2_train 1 2d 0 -device cpu -tr nnUNetTrainerTiny",
+        "nnunet",
+        "results/*/*/fold_0/checkpoint_latest.pth",
+        72,
+        final="results/*/*/fold_0/checkpoint_final.pth",
+        make="make.py",
+        prepare="nnUNetv2_plan_and_preprocess -d 1 -c 2d -np 1",
+        loader=False,
+    ),
+    Trainer(
+        "DeepSpeed",
+        "deepspeed",
+        "deepspeed --num_gpus 1 train.py",
+        "deepspeed",
+        "ckpt/global_step*",
+        150,
+        loader=False,
+    ),
+)
+PACKAGES = {
+    "hf": ("transformers==5.23.0", "accelerate==1.15.0", "trl==1.16.0", "datasets",
+           "diffusers==0.42.1"),
+    "lightning": ("lightning==2.6.6", "monai==1.6.1", "submitit==1.5.4"),
+    "ultralytics": ("ultralytics==8.4.190", TORCHVISION),
+    "llamafactory": ("llamafactory==0.9.5", TORCHVISION),
+    "axolotl": ("axolotl==0.19.0", "multiprocess==0.70.16"),
+    "nnunet": ("nnunetv2==2.8.1", TORCHVISION),
+    "deepspeed": ("setuptools", "wheel", "ninja", "deepspeed==0.19.8"),
+}  # fmt: skip
+
+
+def make_environment(folder: Path) -> None:
+    """Install a trainer beside torch, unless that was done."""
+    ready = folder / "ready-for-trials"
+    if ready.exists():
+        return
+    if not (folder / "bin/python").exists():
+        subprocess.run([sys.executable, "-m", "venv", folder], check=True)
+    python, packages = folder / "bin/python", PACKAGES[folder.name]
+    pip = [python, "-m", "pip", "install", "-q"]
+    subprocess.run([*pip, *TORCH], check=True)
+    separate = ("--no-build-isolation",) if folder.name == "deepspeed" else ()
+    subprocess.run([*pip, *separate, *TORCH, *packages], check=True)
+    if TORCHVISION in packages:
+        subprocess.run([python, PROJECTS / "torchvision_for_cpu.py"], check=True)
+    site = next((folder / "lib").glob("python3*")) / "site-packages"
+    shutil.copy(PROJECTS / "trial_hook.py", site / "trainer_trial_hook.py")
+    (site / "trainer_trial.pth").write_text("import trainer_trial_hook\n")
+    if folder.name == "llamafactory":
+        (site / "torchaudio").mkdir(exist_ok=True)
+        (site / "torchaudio/__init__.py").touch()
+    ready.touch()
+
+
+class Ended(NamedTuple):
+    """How one run under rocsteady ended."""
+
+    code: int
+    output: str  # of the trainer
+    said: tuple[str, ...]  # by rocsteady
+    seconds: float
+
+
+class Trial:
+    """One trainer in a folder of its own."""
+
+    def __init__(self, trainer: Trainer, environments: Path, template: Path) -> None:
+        self.trainer, self.bin = trainer, environments / trainer.environment / "bin"
+        self.folder = Path(tempfile.mkdtemp(prefix="trainer-"))
+        shutil.copytree(template, self.folder, dirs_exist_ok=True, symlinks=True)
+        self.environment = environment(self.folder, self.bin)
+
+    def plain(self) -> Ended:
+        return self._run(self.trainer.command.split())
+
+    def supervised(self, *, harm: str = "", job: bool = False) -> Ended:
+        more = dict(self.environment)
+        if harm == HANG:
+            marker = self.folder / "home" / "hung"
+            more["TRAINER_TRIAL"] = f"{self.folder / self.trainer.checkpoints}{os.pathsep}{marker}"
+        words = [] if job else ["--", *self.trainer.command.split()]
+        return self._run([rocsteady(), "run", "--name", "trial", *words], more, harm)
+
+    def init(self) -> Ended:
+        words = ["init", "--yes", "--seconds", "5", "--", *self.trainer.command.split()]
+        return self._run([rocsteady(), *words])
+
+    def _run(
+        self, command: list[str], environment: dict[str, str] | None = None, harm: str = ""
+    ) -> Ended:
+        began = time.monotonic()
+        log, err = self.folder / "home/out.log", self.folder / "home/err.log"
+        with log.open("wb") as out, err.open("wb") as error:
+            child = subprocess.Popen(
+                command, cwd=self.folder, env=environment or self.environment, stdout=out,
+                stderr=error, stdin=subprocess.DEVNULL, start_new_session=True,
+            )  # fmt: skip
+            try:
+                if harm in (KILL, CUT):
+                    self._harm(child.pid, cut=harm == CUT)
+                child.wait(max(1.0, self.trainer.within - (time.monotonic() - began)))
+            except subprocess.TimeoutExpired:
+                os.kill(child.pid, signal.SIGTERM)
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    child.wait(20)
+            finally:
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(child.pid, signal.SIGKILL)
+        lines = err.read_text(errors="replace").replace("\r", "\n").splitlines()
+        said = tuple(line for line in lines if line.startswith("rocsteady: "))
+        code = child.poll()
+        return Ended(
+            -99 if code is None else code, log.read_text(errors="replace"), said,
+            time.monotonic() - began,
+        )  # fmt: skip
+
+    def _harm(self, pid: int, *, cut: bool) -> None:
+        """Kill the process that trains once there are checkpoints; before that cut the newest."""
+        deadline = time.monotonic() + self.trainer.within - 60
+        one = "*" not in Path(self.trainer.checkpoints).name
+        first: float | None = None
+        while time.monotonic() < deadline:
+            found = sorted(
+                self.folder.glob(self.trainer.checkpoints), key=lambda it: it.stat().st_mtime
+            )
+            if found and first is None:
+                first = found[-1].stat().st_mtime
+            enough = len(found) >= (3 if cut else 2)
+            if one and found:  # one file that is written again and again
+                enough = found[-1].stat().st_mtime > (first or 0.0)
+            if enough and (training := training_process(pid)):
+                os.kill(training, signal.SIGSTOP)
+                if cut:
+                    cut_newest(found[-1])
+                os.kill(training, signal.SIGKILL)
+                return
+            time.sleep(0.02)
+
+    def report(self) -> dict[str, Any]:
+        done = subprocess.run(
+            [rocsteady(), "report", "--json", "trial"], cwd=self.folder, env=self.environment,
+            capture_output=True, check=False,
+        )  # fmt: skip
+        return dict(json.loads(done.stdout)) if done.returncode == 0 else {}
+
+    def final(self) -> list[str]:
+        return sorted(
+            str(it.relative_to(self.folder)) for it in self.folder.glob(self.trainer.final)
+        )
+
+    def weights(self) -> str:
+        digest = hashlib.sha256()
+        for name in self.final():
+            path = self.folder / name
+            for file in sorted(path.rglob("*.safetensors")) if path.is_dir() else [path]:
+                digest.update(file.read_bytes())
+        return digest.hexdigest()[:12]
+
+    def close(self) -> None:
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def rocsteady() -> str:
+    return str(Path(sys.executable).parent / "rocsteady")
+
+
+def environment(folder: Path, programs: Path) -> dict[str, str]:
+    """Give what a user has, with no hub, no tracker and one thread."""
+    (folder / "home").mkdir(exist_ok=True)
+    return {
+        "PATH": f"{programs}:/usr/local/bin:/usr/bin:/bin",
+        "HOME": str(folder / "home"),
+        "LANG": "C.UTF-8",
+        "OMP_NUM_THREADS": "1",
+        "HF_HUB_OFFLINE": "1",
+        "HF_DATASETS_OFFLINE": "1",
+        "WANDB_MODE": "disabled",
+        "AXOLOTL_DO_NOT_TRACK": "1",
+        "DO_NOT_TRACK": "1",
+        "YOLO_OFFLINE": "true",
+        "DISABLE_VERSION_CHECK": "1",
+        "DS_ACCELERATOR": "cpu",
+        "nnUNet_raw": str(folder / "raw"),
+        "nnUNet_preprocessed": str(folder / "preprocessed"),
+        "nnUNet_results": str(folder / "results"),
+        "nnUNet_n_proc_DA": "1",
+        "nnUNet_compile": "f",
+    }
+
+
+def training_process(root: int) -> int | None:
+    """Return the Python below a process that has torch loaded and the most memory."""
+    children: dict[int, list[int]] = {}
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError, ValueError, IndexError):
+            after = path.read_text().rpartition(")")[2].split()
+            children.setdefault(int(after[1]), []).append(int(path.parent.name))
+    below, waiting = [], [root]
+    while waiting:
+        found = children.get(waiting.pop(), [])
+        below += found
+        waiting += found
+    sizes = {pid: memory for pid in below if (memory := _torch_memory(pid))}
+    return max(sizes, key=lambda pid: (not _is_worker(pid), sizes[pid])) if sizes else None
+
+
+def _torch_memory(pid: int) -> int:
+    with contextlib.suppress(OSError, ValueError, IndexError):
+        if "libtorch" in Path(f"/proc/{pid}/maps").read_text():
+            return int(Path(f"/proc/{pid}/statm").read_text().split()[1])
+    return 0
+
+
+def _is_worker(pid: int) -> bool:
+    """Return whether a process is a fork of its parent, as a loader's worker is."""
+    with contextlib.suppress(OSError):
+        parent = re.search(r"PPid:\s*(\d+)", Path(f"/proc/{pid}/status").read_text())
+        above = Path(f"/proc/{parent[1]}/cmdline") if parent else None
+        return above is not None and above.read_bytes() == Path(f"/proc/{pid}/cmdline").read_bytes()
+    return False
+
+
+def cut_newest(path: Path) -> None:
+    """Cut the largest file of a checkpoint in half, as a full disk or a crash does."""
+    files = [it for it in path.rglob("*") if it.is_file()] if path.is_dir() else [path]
+    largest = max(files, key=lambda it: it.stat().st_size)
+    with largest.open("r+b") as file:
+        file.truncate(largest.stat().st_size // 2)
+
+
+def try_one(trainer: Trainer, scenario: str, environments: Path, template: Path) -> dict[str, Any]:
+    trial = Trial(trainer, environments, template)
+    found: dict[str, Any] = {"trainer": trainer.name, "scenario": scenario}
+    try:
+        if scenario == HEALTHY:
+            plain = trial.plain()
+            found |= {"plain_code": plain.code, "plain_seconds": round(plain.seconds, 1)}
+            found["plain_weights"] = trial.weights()
+            found["plain_tail"] = plain.output[-300:] if plain.code else ""
+            if plain.code:
+                found["plain_err"] = (trial.folder / "home/err.log").read_text()[-1500:]
+            trial.close()
+            trial = Trial(trainer, environments, template)
+        if scenario == INIT:
+            made = trial.init()
+            job = trial.folder / "rocsteady.toml"
+            text = job.read_text() if job.exists() else ""
+            found |= {"init_code": made.code, "job": text[text.find("[resume]") - 300 :]}
+        ended = trial.supervised(harm=KILL if scenario == INIT else scenario, job=scenario == INIT)
+        report = trial.report()
+        found |= {
+            "code": ended.code,
+            "seconds": round(ended.seconds, 1),
+            "attempts": len(report.get("attempts", [])),
+            "said": ended.said,
+            "weights": trial.weights(),
+            "final": trial.final(),
+            "left": sorted(
+                str(it.relative_to(trial.folder)) for it in trial.folder.glob(trainer.checkpoints)
+            ),
+            "aside": sorted(
+                str(it.relative_to(trial.folder)) for it in trial.folder.rglob(".*.broken")
+            ),
+            "hung": (trial.folder / "home/hung").exists(),
+            "err": "" if ended.code == 0 else (trial.folder / "home/err.log").read_text()[-1500:],
+        }
+    finally:
+        trial.close()
+    return found
+
+
+def make_template(trainer: Trainer, environments: Path) -> Path:
+    """Make the project of a trainer once: model, data, scripts."""
+    folder = Path(tempfile.mkdtemp(prefix="trainer-template-"))
+    if (PROJECTS / trainer.project).exists():
+        shutil.copytree(PROJECTS / trainer.project, folder, dirs_exist_ok=True)
+    programs = environments / trainer.environment / "bin"
+    variables = environment(folder, programs)
+    if trainer.make:
+        script = (PROJECTS / trainer.project / trainer.make).resolve()
+        subprocess.run([programs / "python", script], cwd=folder, env=variables, check=True)
+    if trainer.prepare:
+        subprocess.run(
+            trainer.prepare.split(), cwd=folder, env=variables, check=True,
+            stdout=subprocess.DEVNULL, executable=str(programs / trainer.prepare.split()[0]),
+        )  # fmt: skip
+    return folder
+
+
+def results_in(path: Path | None) -> Iterator[dict[str, Any]]:
+    if path is not None and path.exists():
+        yield from map(json.loads, path.read_text().splitlines())
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("names", nargs="*")
+    parser.add_argument("--environments", type=Path, required=True)
+    parser.add_argument("--only", default=",".join(SCENARIOS))
+    parser.add_argument("--results", type=Path)
+    parser.add_argument("--seconds", type=float, default=float("inf"), help="then start no more")
+    args = parser.parse_args()
+    began = time.monotonic()
+    done = {(it["trainer"], it["scenario"]) for it in results_in(args.results)}
+    for trainer in TRAINERS:
+        if args.names and trainer.name not in args.names:
+            continue
+        if time.monotonic() - began > args.seconds:
+            break
+        make_environment(args.environments / trainer.environment)
+        wanted = [each for each in args.only.split(",") if (trainer.name, each) not in done]
+        wanted = [each for each in wanted if trainer.loader or each != HANG]
+        if not wanted:
+            continue
+        template = make_template(trainer, args.environments)
+        for scenario in wanted:
+            if time.monotonic() - began > args.seconds:
+                break
+            found = try_one(trainer, scenario, args.environments, template)
+            if args.results is not None:
+                with args.results.open("a") as file:
+                    file.write(json.dumps(found) + "\n")
+            print(json.dumps(found, indent=1), flush=True)
+        shutil.rmtree(template)
+
+
+if __name__ == "__main__":
+    main()
