@@ -195,6 +195,15 @@ def full(session: nox.Session) -> None:
 
 
 @nox.session
+def trainers(session: nox.Session) -> None:
+    """Install real trainers, and kill, hang and cut each of them. Hours; arguments name some."""
+    _install(session, "--group", "test", *CHECKOUT)
+    folder = HERE / ".ci" / "trainers"
+    driver = ("tests/trainers/try_trainers.py", "--environments", str(folder))
+    session.run("python", *driver, *session.posargs)
+
+
+@nox.session
 def hostile(session: nox.Session) -> None:
     """Try to make it leak, write elsewhere or stop, and print the counts. 45 min."""
     _install(session, "--group", "test", *CHECKOUT)

@@ -20,6 +20,7 @@ from rocsteady.doctor.knowledge.library_contents import load_seen
 from rocsteady.doctor.knowledge.options import SPOKEN, OtherOption, load_other_options
 from rocsteady.doctor.knowledge.reader import load_knowledge
 from rocsteady.doctor.knowledge.rules import Rule
+from rocsteady.doctor.knowledge.trainers import Prevents, Trainer, load_trainers
 from rocsteady.doctor.knowledge.values import Severity, Source
 from rocsteady.failures.remedy import ANY, Remedy, load_remedies
 
@@ -154,6 +155,39 @@ def remedy_section(remedy: Remedy) -> Iterator[str]:
     yield "\n".join(f"- {plain(source)}" for source in remedy.sources)
 
 
+def trainers_page(trainers: Iterable[Trainer]) -> Iterator[str]:
+    """Tell what is known of each trainer."""
+    yield "# Trainers"
+    yield (
+        "What `rocsteady run` and `rocsteady init` know without a job file."
+        " [Add one](../howto/add-a-trainer.md). Generated from the program."
+    )
+    for each in trainers:
+        how = "`" + " ".join(each.arguments) + "`" if each.arguments else plain(each.cannot)
+        how = f"a script does; else: {plain(each.hint)}" if each.hint else how
+        rows = {
+            "recognized by": ", ".join(f"`{word}`" for word in (*each.starts, *each.imports)),
+            "resumes with": "nothing; it resumes by itself" if each.itself else how,
+            "checkpoints": ", ".join(f"`{pattern}`" for pattern in each.checkpoints),
+            "complete with": ", ".join(f"`{name}`" for name in each.complete),
+            "does not resume if": "; ".join(_prevented(it) for it in each.prevents),
+            "prints": plain(each.prints),
+            "sets by itself": plain("; ".join(each.sets)),
+            "signals": plain(each.signals),
+            "without data workers": f"`{each.workers}`" if each.workers else "",
+            "seen": f"{each.seen}, {each.date}, {'run' if each.tried else 'its source read'}",
+            "sources": plain("; ".join(each.sources)),
+        }
+        yield f"## {each.name}"
+        filled = [f"| {key} | {value} |" for key, value in rows.items() if value]
+        yield "\n".join(["| | |", "|---|---|", *filled])
+
+
+def _prevented(prevents: Prevents) -> str:
+    state = f"is {' or '.join(prevents.values)}" if prevents.values else "is not there"
+    return f"`{prevents.key}` {state} ({plain(prevents.why)}): `{prevents.change}`"
+
+
 def options_page(
     options: Iterable[OtherOption],
     offers: Iterable[Offer],
@@ -268,6 +302,7 @@ write_page(
     "remedies.md",
     remedies_page(load_remedies().values(), harmful_variables()),
 )
+write_page("trainers.md", trainers_page(load_trainers()))
 write_page(
     "options.md",
     options_page(load_other_options(), load_offers(), load_speeds(), knowledge.sources),
