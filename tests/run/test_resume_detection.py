@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from resume_table import README_SCRIPT, Case, cases, held_out_cases
 
+from rocsteady.run.checkpoints import without_option
 from rocsteady.run.own_checkpoints import OwnCheckpoint, without_files
 from rocsteady.run.resume_detection import How, detect_resume
 
@@ -365,3 +366,21 @@ def test_a_folder_without_the_file_that_its_trainer_writes_last_is_cut_off(tmp_p
     )
 
     assert without_files(found, tmp_path, complete) == found
+
+
+@pytest.mark.parametrize(
+    ("typed", "arguments", "left"),
+    [
+        ("x --resume a --y", ("--resume", "{checkpoint}"), "x --y"),
+        ("yolo train model=a.yaml", ("model={checkpoint}", "resume=True"), "yolo train"),
+        (
+            "x --config-value rate=1 --y",
+            ("--config-value", "continue_last_backup=true"),
+            "x --config-value rate=1 --y",
+        ),
+    ],
+)
+def test_only_the_option_that_names_the_checkpoint_is_replaced(
+    typed: str, arguments: tuple[str, ...], left: str
+) -> None:
+    assert " ".join(without_option(tuple(typed.split()), arguments)) == left

@@ -336,6 +336,8 @@ class Checkpoints:
 def without_option(command: tuple[str, ...], arguments: tuple[str, ...]) -> tuple[str, ...]:
     """Return a command without the option that the arguments set, which it may have already."""
     flag = arguments[0].partition("=")[0] if arguments else ""
+    if "=" in "".join(arguments[1:2]) and "=" not in arguments[0]:
+        return command  # --config-value KEY=VALUE may be there several times, for other keys
     left, skip = [], False
     for word in command:
         if skip:

@@ -138,7 +138,8 @@ def _of_trainer(trainer: Trainer, settings: _Settings) -> ResumeMethod:
     prevented = settings.prevented(trainer.prevents)
     if trainer.cannot or prevented:
         return _unknown(f"{trainer.name}: {trainer.cannot or prevented}")
-    given = _given(settings.command, trainer.arguments[:1])
+    takes_path = trainer.arguments[1:2] == (CHECKPOINT,)
+    given = _given(settings.command, trainer.arguments[:takes_path])
     return ResumeMethod(
         how=How.TRAINER,
         arguments=trainer.arguments,
