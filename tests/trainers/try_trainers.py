@@ -204,9 +204,10 @@ class Trial:
 
     def __init__(self, trainer: Trainer, environments: Path, template: Path) -> None:
         self.trainer, self.bin = trainer, environments / trainer.environment / "bin"
-        self.folder = Path(tempfile.mkdtemp(prefix="trainer-"))
-        shutil.copytree(template, self.folder, dirs_exist_ok=True, symlinks=True)
+        self.folder = Path(tempfile.mkdtemp(prefix="trainer-")) / "project"
+        shutil.copytree(template, self.folder, symlinks=True)
         self.environment = environment(self.folder, self.bin)
+        self.home = Path(self.environment["HOME"])
 
     def plain(self) -> Ended:
         return self._run(self.trainer.command.split())
@@ -214,7 +215,7 @@ class Trial:
     def supervised(self, *, harm: str = "", job: bool = False) -> Ended:
         more = dict(self.environment)
         if harm == HANG:
-            marker = self.folder / "home" / "hung"
+            marker = self.home / "hung"
             more["TRAINER_TRIAL"] = f"{self.folder / self.trainer.checkpoints}{os.pathsep}{marker}"
         words = [] if job else ["--", *self.trainer.command.split()]
         return self._run([rocsteady(), "run", "--name", "trial", *words], more, harm)
@@ -227,7 +228,7 @@ class Trial:
         self, command: list[str], environment: dict[str, str] | None = None, harm: str = ""
     ) -> Ended:
         began = time.monotonic()
-        log, err = self.folder / "home/out.log", self.folder / "home/err.log"
+        log, err = self.home / "out.log", self.home / "err.log"
         with log.open("wb") as out, err.open("wb") as error:
             child = subprocess.Popen(
                 command, cwd=self.folder, env=environment or self.environment, stdout=out,
@@ -295,7 +296,7 @@ class Trial:
         return digest.hexdigest()[:12]
 
     def close(self) -> None:
-        shutil.rmtree(self.folder, ignore_errors=True)
+        shutil.rmtree(self.folder.parent, ignore_errors=True)
 
 
 def rocsteady() -> str:
@@ -304,10 +305,11 @@ def rocsteady() -> str:
 
 def environment(folder: Path, programs: Path) -> dict[str, str]:
     """Give what a user has, with no hub, no tracker and one thread."""
-    (folder / "home").mkdir(exist_ok=True)
+    home = folder.parent / "home"
+    home.mkdir(exist_ok=True)
     return {
         "PATH": f"{programs}:/usr/local/bin:/usr/bin:/bin",
-        "HOME": str(folder / "home"),
+        "HOME": str(home),
         "LANG": "C.UTF-8",
         "OMP_NUM_THREADS": "1",
         "HF_HUB_OFFLINE": "1",
@@ -376,7 +378,7 @@ def try_one(trainer: Trainer, scenario: str, environments: Path, template: Path)
             found["plain_weights"] = trial.weights()
             found["plain_tail"] = plain.output[-300:] if plain.code else ""
             if plain.code:
-                found["plain_err"] = (trial.folder / "home/err.log").read_text()[-1500:]
+                found["plain_err"] = (trial.home / "err.log").read_text()[-1500:]
             trial.close()
             trial = Trial(trainer, environments, template)
         if scenario == INIT:
@@ -399,8 +401,8 @@ def try_one(trainer: Trainer, scenario: str, environments: Path, template: Path)
             "aside": sorted(
                 str(it.relative_to(trial.folder)) for it in trial.folder.rglob(".*.broken")
             ),
-            "hung": (trial.folder / "home/hung").exists(),
-            "err": "" if ended.code == 0 else (trial.folder / "home/err.log").read_text()[-1500:],
+            "hung": (trial.home / "hung").exists(),
+            "err": "" if ended.code == 0 else (trial.home / "err.log").read_text()[-1500:],
         }
     finally:
         trial.close()
@@ -409,7 +411,8 @@ def try_one(trainer: Trainer, scenario: str, environments: Path, template: Path)
 
 def make_template(trainer: Trainer, environments: Path) -> Path:
     """Make the project of a trainer once: model, data, scripts."""
-    folder = Path(tempfile.mkdtemp(prefix="trainer-template-"))
+    folder = Path(tempfile.mkdtemp(prefix="trainer-template-")) / "project"
+    folder.mkdir()
     if (PROJECTS / trainer.project).exists():
         shutil.copytree(PROJECTS / trainer.project, folder, dirs_exist_ok=True)
     programs = environments / trainer.environment / "bin"
@@ -459,7 +462,7 @@ def main() -> None:
                 with args.results.open("a") as file:
                     file.write(json.dumps(found) + "\n")
             print(json.dumps(found, indent=1), flush=True)
-        shutil.rmtree(template)
+        shutil.rmtree(template.parent)
 
 
 if __name__ == "__main__":

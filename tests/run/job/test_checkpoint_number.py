@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pickle
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -37,6 +39,24 @@ def test_by_its_name(tmp_path: Path, name: str, expected: CheckpointNumber | Non
     path.mkdir() if not path.suffix else path.write_bytes(b"x")
 
     assert checkpoint_number(tmp_path, Path(name)) == expected
+
+
+@pytest.mark.parametrize(
+    ("saved", "expected"),
+    [
+        ({"epoch": 1, "global_step": 40, "state": {}}, CheckpointNumber(value=40)),
+        ({"model": {"step_size": 3}, "step": 70_000}, CheckpointNumber(value=70_000)),
+        ({"optimizer": {"step": 1.0}}, None),
+        ({"model": {}}, None),
+    ],
+)
+def test_by_what_torch_has_saved_in_it(
+    tmp_path: Path, saved: dict[str, object], expected: CheckpointNumber | None
+) -> None:
+    with zipfile.ZipFile(tmp_path / "last.ckpt", "w") as archive:
+        archive.writestr("archive/data.pkl", pickle.dumps(saved, protocol=2))
+
+    assert checkpoint_number(tmp_path, Path("last.ckpt")) == expected
 
 
 @pytest.mark.parametrize(

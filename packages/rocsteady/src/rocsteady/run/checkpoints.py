@@ -103,6 +103,7 @@ class Checkpoints:
         self._wrote = False  # a checkpoint, as far as that was seen
         self.others_write = False  # checkpoints: the first rank may be on another host
         self._began, self._attempts = began, 0
+        self._batches = 0  # of an epoch, if its loader tells
         self._observed = False  # that the script finds by itself what the run has written
         saved = saved_method(records)
         self._outside = [Path(folder) for folder in saved.outside] if saved else []
@@ -242,6 +243,8 @@ class Checkpoints:
         self._wrote = self._wrote or end.wrote_checkpoint
         self._observed = self._observed or self.led_on(end) or _saved_over(end.read)
         self._attempts += 1
+        batches = (beat.batches for beat in end.heartbeats)
+        self._batches = max(batches, default=0) or self._batches
 
     def led_on(self, end: AttemptEnd) -> bool:
         """Return whether an attempt found, by itself, a checkpoint that this run has written."""
@@ -306,6 +309,10 @@ class Checkpoints:
             near = least // 2 <= number.value <= most + 1 + (most - least)
             if near or not most or is_ours(self.folder / checkpoint.path):
                 return Steps(least=number.value, most=number.value, key=key, exact=True)
+        epochs = (number.value, number.value + 1) if number and number.unit == EPOCH else ()
+        for steps in (count * self._batches for count in epochs):  # the first may be epoch 0
+            if least < most and least <= steps <= most:
+                return Steps(least=steps, most=steps, key=key, exact=True)
         fits = least <= printed <= most and least != most
         return Steps(least=least, most=most, key=key, printed=printed if fits else 0)
 

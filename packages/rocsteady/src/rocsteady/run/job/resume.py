@@ -7,13 +7,15 @@ its own later, also by a supervisor that takes the run over, and whatever the cl
 from __future__ import annotations
 
 import contextlib
+import pickletools
 import re
+import zipfile
 from collections.abc import Collection, Iterator
 from pathlib import Path
 
 import msgspec
 from msgspec.structs import replace
-from rocsteady_train.untrusted_file import read_head, read_regular
+from rocsteady_train.untrusted_file import open_regular, read_head, read_regular
 
 from rocsteady.errors import JobError
 from rocsteady.model import Value
@@ -26,6 +28,8 @@ ORIGIN_LIMIT = 64 * 1024 * 1024  # bytes
 NANOSECONDS = 1e9
 STEP, EPOCH = "step", "epoch"
 HIGHEST = 10**15
+STEP_KEYS = ("global_step", "step", "iter_num", "iteration")
+PICKLE_LIMIT = 1 << 20  # bytes of a pickle that are read
 TRAINER_STATE = "trainer_state.json"  # as the Hugging Face Trainer writes
 TRAINER_STATE_LIMIT = 64 << 20  # bytes; it has every line of the log
 _BEFORE = r"(?:^|[^a-z])"
@@ -95,7 +99,7 @@ class CheckpointNumber(Value, frozen=True, kw_only=True):
 
 
 def checkpoint_number(folder: Path, path: Path) -> CheckpointNumber | None:
-    """Read it from the checkpoint's name, its folder's, or the Trainer's state in it.
+    """Read it from the checkpoint's name, its folder's, or what is in it; nothing is unpickled.
 
     The name of the job's own ``folder`` says nothing.
     """
@@ -103,7 +107,7 @@ def checkpoint_number(folder: Path, path: Path) -> CheckpointNumber | None:
     named = _number_in(name) or _number_in(path.parent.name)
     if named is not None and named.unit == STEP:
         return named
-    return _in_trainer_state(folder / path / TRAINER_STATE) or named
+    return _in_trainer_state(folder / path / TRAINER_STATE) or _in_saved(folder / path) or named
 
 
 def _number_in(name: str) -> CheckpointNumber | None:
@@ -119,6 +123,24 @@ def _in_trainer_state(path: Path) -> CheckpointNumber | None:
     except (OSError, msgspec.MsgspecError):
         return None
     return CheckpointNumber(value=state.global_step) if 0 <= state.global_step < HIGHEST else None
+
+
+def _in_saved(path: Path) -> CheckpointNumber | None:
+    """Return the number that follows a key such as global_step in a file that torch.save wrote."""
+    try:
+        with open_regular(path) as stream, zipfile.ZipFile(stream) as archive:
+            name = next(name for name in archive.namelist() if name.endswith("data.pkl"))
+            with archive.open(name) as pickled:
+                content = pickled.read(PICKLE_LIMIT)
+        key = ""
+        for operation, argument, _ in pickletools.genops(content):
+            if key and operation.name in ("BININT", "BININT1", "BININT2"):
+                return CheckpointNumber(value=int(argument or 0))
+            if operation.name not in ("BINPUT", "LONG_BINPUT", "MEMOIZE"):
+                key = argument if argument in STEP_KEYS else ""
+    except (OSError, ValueError, StopIteration, zipfile.BadZipFile, NotImplementedError):
+        return None
+    return None
 
 
 class _TrainerState(Value, frozen=True):
