@@ -15,7 +15,6 @@ import threading
 from typing import Any
 
 FETCH = "torch.utils.data._utils.fetch"
-NUMBER = 2  # checkpoints that must be there
 
 
 class Finder(importlib.abc.MetaPathFinder):
@@ -46,7 +45,8 @@ def change(module: Any) -> None:
             from torch.utils.data import get_worker_info  # noqa: PLC0415
 
             if get_worker_info() and not os.path.exists(marker):
-                if len(glob.glob(pattern)) >= NUMBER:
+                number = 2 if "*" in os.path.basename(pattern) else 1
+                if len(glob.glob(pattern)) >= number:
                     open(marker, "w").close()
                     lock = threading.Lock()
                     lock.acquire()
