@@ -162,7 +162,7 @@ def _started(event: Started) -> Line:
         facts.append("only observing, never stopped or restarted")
     elif event.method is not None:
         facts.append(event.method.words)
-        if event.method.how is How.UNKNOWN:
+        if event.method.how is How.UNKNOWN and not event.method.why_not:
             typed = f"rocsteady init -- {one_line(event.command)}"
             advice = (Advice("To set one up:", typed),)
     return Line(SEPARATOR.join(facts), advice)
