@@ -1,6 +1,7 @@
 """Run real trainers under rocsteady: undisturbed, killed, hung in a data worker, with a cut file.
 
     python tests/trainers/try_trainers.py --environments FOLDER [NAME ...] [--only kill,hang]
+    python tests/trainers/try_trainers.py --results FILE --table
 
 makes an environment for each trainer in the folder (torch 2.13 on the CPU; minutes and a GiB each),
 runs every case without a job file, and prints a table. ``--results FILE`` keeps each result as a
@@ -433,14 +434,45 @@ def results_in(path: Path | None) -> Iterator[dict[str, Any]]:
         yield from map(json.loads, path.read_text().splitlines())
 
 
+def table(results: list[dict[str, Any]]) -> Iterator[str]:
+    """Yield the lines of a table in Markdown, a row for each trainer."""
+    yield "| trainer | undisturbed | killed | a data worker hung | newest checkpoint cut | init |"
+    yield "|---|---|---|---|---|---|"
+    for trainer in TRAINERS:
+        found = {it["scenario"]: it for it in results if it["trainer"] == trainer.name}
+        if found:
+            cells = [_cell(found[each], trainer) if each in found else "-" for each in SCENARIOS]
+            yield f"| {trainer.name} | {' | '.join(cells)} |"
+
+
+def _cell(result: dict[str, Any], trainer: Trainer) -> str:
+    """Say in a few words how a run ended."""
+    ends = [line for line in result["said"] if re.match(r"rocsteady: done", line)]
+    if result["code"] or not ends or not result["final"]:
+        return f"no: exit code {result['code']}, {result['attempts']} attempts"
+    steps = re.search(r"([\d,]+)(?:/[\d,]+)? steps|step ([\d,]+)", ends[-1])
+    counted = (steps[1] or steps[2]) if steps else "?"
+    if result["scenario"] == HEALTHY:
+        same = "same weights" if result["plain_weights"] == result["weights"] else "other weights"
+        return f"{counted} steps, {same}" if not result["plain_code"] else "plain run fails"
+    if result["scenario"] == HANG and not result["hung"]:
+        return "no worker hung"
+    resumed = f"resumed, {counted} steps" if result["attempts"] > 1 else "one attempt"
+    return f"{resumed}, {len(result['aside'])} moved aside" if result["aside"] else resumed
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("names", nargs="*")
-    parser.add_argument("--environments", type=Path, required=True)
+    parser.add_argument("--environments", type=Path, default=Path("trainer-environments"))
     parser.add_argument("--only", default=",".join(SCENARIOS))
     parser.add_argument("--results", type=Path)
     parser.add_argument("--seconds", type=float, default=float("inf"), help="then start no more")
+    parser.add_argument("--table", action="store_true", help="only show the results as Markdown")
     args = parser.parse_args()
+    if args.table:
+        print("\n".join(table(list(results_in(args.results)))))
+        return
     began = time.monotonic()
     done = {(it["trainer"], it["scenario"]) for it in results_in(args.results)}
     for trainer in TRAINERS:
