@@ -441,11 +441,11 @@ def table(results: list[dict[str, Any]]) -> Iterator[str]:
     for trainer in TRAINERS:
         found = {it["scenario"]: it for it in results if it["trainer"] == trainer.name}
         if found:
-            cells = [_cell(found[each], trainer) if each in found else "-" for each in SCENARIOS]
+            cells = [_cell(found[each]) if each in found else "-" for each in SCENARIOS]
             yield f"| {trainer.name} | {' | '.join(cells)} |"
 
 
-def _cell(result: dict[str, Any], trainer: Trainer) -> str:
+def _cell(result: dict[str, Any]) -> str:
     """Say in a few words how a run ended."""
     ends = [line for line in result["said"] if re.match(r"rocsteady: done", line)]
     if result["code"] or not ends or not result["final"]:
