@@ -175,7 +175,7 @@ def make_environment(folder: Path) -> None:
         return
     if not (folder / "bin/python").exists():
         subprocess.run([sys.executable, "-m", "venv", folder], check=True)
-    python, packages = folder / "bin/python", PACKAGES[folder.name]
+    python, packages = str(folder / "bin/python"), PACKAGES[folder.name]
     pip = [python, "-m", "pip", "install", "-q"]
     subprocess.run([*pip, *TORCH], check=True)
     separate = ("--no-build-isolation",) if folder.name == "deepspeed" else ()
