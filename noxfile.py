@@ -278,9 +278,11 @@ def docs(session: nox.Session) -> None:
 
 @nox.session
 def screenshot(session: nox.Session) -> None:
-    """Take the pictures of the docs anew, from real runs. Needs tmux and Chromium; 15 min."""
+    """Take the pictures of the docs anew, from real runs, where nothing else runs; 15 min."""
     _install(session, "--group", "docs", "axe-playwright-python", *CHECKOUT)
-    session.run("python", "docs/screenshot.py", "--python", _torch_python(session))
+    session.run(
+        "python", "docs/screenshot.py", "--python", _torch_python(session), *session.posargs
+    )
 
 
 @nox.session

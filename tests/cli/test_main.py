@@ -194,3 +194,17 @@ def test_every_option_of_run_is_a_field_of_its_options() -> None:
     (run,) = (command for name, command in commands_of(rocsteady) if name == "run")
 
     assert {parameter.name for parameter in run.params} <= {*RunOptions.__struct_fields__}
+
+
+def test_help_and_version_are_commands_too(cli: Rocsteady) -> None:
+    assert cli("help").out == cli("--help").out
+    assert cli("help", "run").out == cli("run", "--help").out
+    assert cli("version").out == cli("--version").out
+
+
+def test_a_mistyped_command_never_suggests_one_that_stops_a_run(cli: Rocsteady) -> None:
+    for typed in ("sto", "stopp", "stp", "top", "restart"):
+        ended = cli(typed)
+
+        assert ended.code == 2
+        assert "'stop'" not in ended.err
