@@ -39,7 +39,8 @@ from rocsteady.wording import plural, size
 LABEL = 14  # columns of a mark and the name of an area
 LINES = 24  # of a screen
 PASTE_WIDTH, PASTE_LINES = 100, 80  # of a block for an issue
-SENTENCE = re.compile(r".+?\.(?= [A-Z])")
+SENTENCE_END = re.compile(r"(?<=\.) (?=[A-Z])")
+ENOUGH = 70  # characters of a finding that say what is wrong, and why that matters
 HERE = "this machine"  # confirmed here: what a probe saw, which has no rule to explain
 MAX_COMMANDS = 2  # on the screen; -v has them all
 LABELS = {Severity.BLOCKS: "block:", Severity.RISKS: "risk:", Severity.NOTES: "note:"}
@@ -178,7 +179,7 @@ def _torch_texts(machine: Brief, *, everything: bool) -> Sequence[str]:
 
 def _finding(finding: Finding, width: int, *, everything: bool) -> Iterator[Pieces]:
     """Draw what is wrong, with the rule at its end, and below it what to type."""
-    summary = finding.summary if everything else first_sentence(finding.summary)
+    summary = finding.summary if everything else first_sentences(finding.summary)
     label = LABELS[finding.severity]
     first, *rest = wrapped(f"{label} {summary}", width)
     head = ((label, STYLES[finding.severity]), (first.removeprefix(label), ""))
@@ -200,15 +201,19 @@ def _fix(fix: Fix, width: int, *, everything: bool) -> Iterator[str]:
         if then := ", ".join(AFTERWARDS[need] for need in fix.needs if need in AFTERWARDS):
             yield f"     {then}"
     else:
-        text = fix.text if everything else first_sentence(fix.text)
+        text = fix.text if everything else first_sentences(fix.text)
         yield from wrapped(f"fix: {text}", width)
     yield from (f"check: {command}" for command in fix.check[:1])
 
 
-def first_sentence(text: str) -> str:
-    """Return a text up to its first full stop, which a blank and a capital letter follow."""
-    found = SENTENCE.match(" ".join(text.split()))
-    return found.group() if found else text
+def first_sentences(text: str) -> str:
+    """Return the sentences of a text until they say enough; a full stop ends one."""
+    found = ""
+    for sentence in SENTENCE_END.split(" ".join(text.split())):
+        found = f"{found} {sentence}".lstrip()
+        if len(found) >= ENOUGH:
+            break
+    return found
 
 
 def _unchecked(page: Page, diagnosis: Diagnosis, indent: int, *, everything: bool) -> None:
