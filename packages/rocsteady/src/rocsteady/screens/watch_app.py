@@ -52,11 +52,11 @@ from rocsteady.screens.watch import (
     time_shares,
 )
 from rocsteady.store.journal import Journal
-from rocsteady.store.values import Run, RunLine
+from rocsteady.store.values import Run, RunLine, RunRecord
 from rocsteady.system.terminal import is_orphaned
 from rocsteady.wording import duration
 
-READ_EVERY = 0.5  # seconds
+READ_EVERY = 1.0  # seconds
 NOTE_FOR = 5.0  # seconds
 STACKS_WITHIN = 15.0  # seconds
 STACKS_LIMIT = 4 << 20  # bytes
@@ -115,6 +115,7 @@ class RunView(Vertical):
         }
         self._part = ProgressBar(id="part", total=1.0, show_eta=False)
         self._drawn: dict[str, object] = {}  # what each of them shows
+        self._curves_of: tuple[RunRecord, int, int] | None = None  # of which record, at which size
 
     def compose(self) -> ComposeResult:
         of = self._statics
@@ -135,11 +136,18 @@ class RunView(Vertical):
         self._part.update(progress=part or 0.0)
         self._draw("pace", pace(view))
         self._put("facts", self._facts(view, columns))
-        self._put("curves", self._curves(view, columns, rows))
+        if not self._is_drawn(view.story, columns, rows):
+            self._curves_of = view.story, columns, rows
+            self._put("curves", self._curves(view, columns, rows))
         inside = columns // 2 - 2 if columns >= WIDE else columns
         self._put("details", self._details(view, inside, rows))
         self._show_log(view.log)
         self.call_after_refresh(self._show_log, view.log)  # the details may have grown
+
+    def _is_drawn(self, story: RunRecord, columns: int, rows: int) -> bool:
+        """Whether the curves are of this very record: it is read less often than the rest."""
+        before, *size = self._curves_of or (None, 0, 0)
+        return before is story and size == [columns, rows]
 
     def _draw(self, name: str, text: str, style: str = "") -> None:
         self._put(name, Text(text, style))
