@@ -17,6 +17,8 @@ from rocsteady.model import (
     FailureKind,
     Fingerprint,
     IntentKind,
+    Outcome,
+    RunEvent,
     RunOutcome,
     Strategy,
 )
@@ -112,7 +114,7 @@ def test_an_attempt_is_cut_where_it_made_its_first_and_its_last_step() -> None:
     ]
     assert [(each.kind, each.begin, each.end) for each in second.segments] == [
         ("starting", 1301.0, 1360.0),
-        ("training", 1360.0, 1479.0),
+        ("training", 1360.0, 1600.0),
     ]
 
 
@@ -127,6 +129,13 @@ def test_a_hang_before_the_first_step_and_a_pause_have_segments() -> None:
         ("restarting", 1290.0, 1301.0),
     ]
     assert second.segments[-1].kind == "paused"
+
+
+def test_a_script_that_failed_was_not_stalled() -> None:
+    crash = replace(record().attempts[0], outcome=Outcome.BY_ITSELF, exit_code=1, signal=None)
+    first, _ = build_story(facts(incidents=(), attempts=(crash, record().attempts[1]))).attempts
+
+    assert [each.kind for each in first.segments] == ["training", "restarting"]
 
 
 def test_what_helped_can_be_kept() -> None:
@@ -239,7 +248,7 @@ def test_why_rocsteady_gave_up_is_named() -> None:
 
 def test_injected_faults_and_changed_settings_are_named() -> None:
     message = MessageRecord(
-        run=1, text="faults are injected into this run: ROCSTEADY_FAULTS is set.", at=1.0
+        run=1, text="faults are injected: ROCSTEADY_FAULTS is set", event=RunEvent.FAULTS, at=1.0
     )
     last = replace(record().attempts[1], strategy=Strategy(worker_context="forkserver"))
     told = build_story(facts(messages=(message,), attempts=(record().attempts[0], last)))

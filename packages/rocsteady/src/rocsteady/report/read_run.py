@@ -16,7 +16,7 @@ from rocsteady.doctor.knowledge.values import Fix
 from rocsteady.hangs.wait_set import Waiter
 from rocsteady.model import FailureKind
 from rocsteady.printable import printable
-from rocsteady.report.source_lines import script_folders, source_around
+from rocsteady.report.source_lines import Source, script_folders, source_around
 from rocsteady.report.story import (
     IncidentEvidence,
     RunFacts,
@@ -62,6 +62,7 @@ def read_facts(journal: Journal, line: RunLine, *, now: float) -> RunFacts:
             _evidence(folder, each.number, each.place, folders, at=each.at)
             for each in record.incidents[-INCIDENTS:]
         ),
+        failed_at=_failed_at(record, folders),
         crash=_crash_explanation(record),
         advice=_advice(record),
         log_tail=_log_tail(folder),
@@ -116,6 +117,17 @@ def _evidence(
         source=source_around(*frame, folders, at=at) if frame else None,
         stacks=_text(incident / "stacks.txt", STACKS),
     )
+
+
+def _failed_at(record: RunRecord, folders: Sequence[Path]) -> dict[int, Source]:
+    """Return the lines around each error in the script, of the last ones."""
+    found = {}
+    for row in record.failures[-INCIDENTS:]:
+        frame = frame_at((), row.failure.line)
+        source = source_around(*frame, folders, at=row.at) if frame else None
+        if source is not None:
+            found[row.attempt] = source
+    return found
 
 
 def _waiters(path: Path) -> tuple[Waiter, ...]:

@@ -103,6 +103,7 @@ class RunFacts(Value, frozen=True, kw_only=True):
     diagnosis: Diagnosis | None = None  # of the machine when the run began
     variables: dict[str, str] = msgspec.field(default_factory=dict)  # that rocsteady knows
     evidence: tuple[IncidentEvidence, ...] = ()
+    failed_at: dict[int, Source] = msgspec.field(default_factory=dict)  # by attempt, without a hang
     crash: str = ""  # what is known of a crash of the machine, if there was one
     advice: dict[str, Fix] = msgspec.field(default_factory=dict)  # by the kind of a failure
     log_tail: str = ""
@@ -393,6 +394,8 @@ def _segments(
     last = max(moved) if moved else None
     if last is None and hang is not None:
         last = max(attempt.started, hang.at - hang.quiet)
+    elif hang is None and last is not None and attempt.outcome is Outcome.BY_ITSELF:
+        last = max(last, attempt.ended or last)  # it ran until it ended
     cuts = [("starting", attempt.started, first if first is not None else last or end)]
     if first is not None and last is not None:
         cuts.append(("training", first, last))
@@ -681,7 +684,13 @@ def _troubles(facts: RunFacts, attempts: Sequence[AttemptStory]) -> list[Trouble
     for row in record.failures:
         if row.attempt not in with_incident:
             trouble = _trouble(facts, attempts, row.attempt, _failed_title(row.failure))
-            found.append(msgspec.structs.replace(trouble, evidence=_in_project(row.evidence)))
+            found.append(
+                msgspec.structs.replace(
+                    trouble,
+                    evidence=_in_project(row.evidence),
+                    source=facts.failed_at.get(row.attempt),
+                )
+            )
     named = {row.attempt for row in record.failures}
     for attempt in crashed_attempts(record):
         if attempt not in named:
@@ -712,8 +721,8 @@ def _trouble(facts: RunFacts, attempts: Sequence[AttemptStory], number: int, tit
 
 
 def _failed_title(failure: Failure) -> str:
-    where = f"{failure.line}: " if failure.line else ""
-    return f"{where}{failure.seen[0] if failure.seen else failure.title.rstrip('.')}"
+    where = f" at {failure.line}" if failure.line else ""
+    return f"{failure.seen[0] if failure.seen else failure.title.rstrip('.')}{where}"
 
 
 def _grouped(troubles: Sequence[Trouble]) -> tuple[TroubleGroup, ...]:
