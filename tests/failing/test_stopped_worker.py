@@ -50,10 +50,10 @@ def test_a_stopped_worker_is_called_stopped_and_the_run_is_left_alone(
 ) -> None:
     """As the example in examples/README.md, and not "waits for the network"."""
     terminal = start(project, torch_python, "stop")
-    terminal.wait_for(" was stopped by a signal", within=150)
+    terminal.wait_for("stopped ", within=150)
     said = terminal.text
 
-    assert " was stopped by a signal" in said
+    assert "by a signal" in " ".join(said.split())
     assert "network" not in said
     os.kill(int(said.partition("worker ")[2].split()[0]), signal.SIGCONT)
     terminal.wait_for("moving", within=60)

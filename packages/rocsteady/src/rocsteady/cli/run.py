@@ -457,7 +457,7 @@ def detach(words: Sequence[str], folder: Path, journal: Journal) -> str:
         raise RocsteadyError(why)
     logout = "" if started.survives_logout else " It may not survive logout on this system."
     tell(f"rocsteady: {name} is running in the background (pid {started.pid}).{logout}")
-    tell(f"rocsteady: to view it: rocsteady watch {name}; to stop it: rocsteady stop {name}")
+    tell(f"rocsteady: to follow it: rocsteady logs -f {name}; to stop it: rocsteady stop {name}")
     return name
 
 
