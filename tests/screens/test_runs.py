@@ -86,8 +86,16 @@ def test_every_line_fits_80_columns() -> None:
     lines = shown(msgspec.structs.replace(LINE, forecast=ahead(DUE - 3661)))
 
     assert max(map(len, lines)) <= 80
-    assert lines[0].split()[:4] == [RUN.name[:21], "running", "1,234,567/9,876,543", "12.34"]
+    step = "1,234,567/9,876,543"
+    assert lines[0].split()[:5] == [RUN.name[:21], "running", "12%", step, "12.34"]
     assert "finishes about Sun 30 Nov 16:58," in " ".join(lines[1].split())
+
+
+def test_a_step_beyond_the_total_shows_neither_total_nor_part() -> None:
+    words = " ".join(shown(msgspec.structs.replace(LINE, step=7500, total=60))).split()
+
+    assert "7,500" in words
+    assert not any("%" in word or "/60" in word for word in words)
 
 
 def test_without_a_deadline_the_end_is_said_alone() -> None:
@@ -96,13 +104,14 @@ def test_without_a_deadline_the_end_is_said_alone() -> None:
     assert forecast_of(line) == "finishes about Sun 23 Nov 19:00"
 
 
-def test_a_stalled_run_shows_its_state_and_rate_and_no_end() -> None:
+def test_a_stalled_run_shows_no_speed_and_no_end() -> None:
     line = msgspec.structs.replace(
         LINE, stalled=True, rate=0.0, seconds_left=None, deadline=None, last_progress=NOW - 240
     )
 
     words = " ".join(shown(line)).split()
-    assert words[1:4] == ["stalled", "1,234,567/9,876,543", "0.00"]
+    assert words[1:4] == ["stalled", "12%", "1,234,567/9,876,543"]
+    assert "0.00" not in words
     assert words[-3:] == ["4", "min", "ago"]
 
 

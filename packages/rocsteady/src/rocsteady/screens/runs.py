@@ -9,16 +9,18 @@ from datetime import tzinfo
 from rocsteady.colours import BOLD, DIM, GREEN, RED, YELLOW
 from rocsteady.model import RunOutcome
 from rocsteady.report.story import Story, Tone, TroubleGroup, torch_of
-from rocsteady.screens.screen import LEAST_LAST, Column, Page
+from rocsteady.screens.screen import LEAST_LAST, NONE, Column, Page
 from rocsteady.store.values import RunLine
 from rocsteady.wording import ahead, duration, met, rough_duration, until
 
 COLUMNS = (
     Column("run"),
     Column("state"),
+    Column("done", right=True),
     Column("step", right=True),
     Column("steps/s", right=True),
     Column("last progress"),
+    Column("hangs", right=True),
     Column("forecast", least=LEAST_LAST),
 )
 STATE = 1  # the column
@@ -43,7 +45,9 @@ def render_runs(
         state = _cell(state_of(line))
         progress = f"{_ago(line, now)}{_left(line)}"
         outlook = _ahead(line, now, zone)
-        rows.append((_cell(line.run.name), state, _step(line), _rate(line), progress, outlook))
+        hangs = str(line.incidents) if line.incidents else NONE
+        counts = (_part(line), _step(line), _rate(line), progress, hangs)
+        rows.append((_cell(line.run.name), state, *counts, outlook))
         styles[number, STATE] = style_of(line)
     page.table(COLUMNS, rows, styles)
     return str(page)
@@ -68,14 +72,22 @@ def style_of(line: RunLine) -> str:
     return GREEN if line.run.outcome is RunOutcome.DONE else RED
 
 
+def _part(line: RunLine) -> str:
+    """Return how much is done; nothing of a total that the steps exceed."""
+    if line.step is None or not line.total or line.step > line.total:
+        return NONE
+    return f"{100 * line.step // line.total}%"
+
+
 def _step(line: RunLine) -> str:
     if line.step is None:
         return "-"
-    return f"{line.step:,}/{line.total:,}" if line.total else f"{line.step:,}"
+    known = line.total and line.step <= line.total
+    return f"{line.step:,}/{line.total:,}" if known else f"{line.step:,}"
 
 
 def _rate(line: RunLine) -> str:
-    return f"{line.rate or 0.0:.2f}" if line.rate or line.stalled else "-"
+    return f"{line.rate:.2f}" if line.rate and not line.stalled else NONE
 
 
 def _ago(line: RunLine, now: float) -> str:
