@@ -264,7 +264,8 @@ def lock(session: nox.Session) -> None:
 def expected(session: nox.Session) -> None:
     """Rewrite the expected output of machines and screens. Read the diff before you commit."""
     _install(session, "--group", "test", *CHECKOUT)
-    chosen = session.posargs or ["tests/doctor/test_machines.py", "tests/screens"]
+    screens = ["tests/doctor/test_machines.py", "tests/screens", "tests/cli/test_man_pages.py"]
+    chosen = session.posargs or screens
     session.run("pytest", "--quiet", "--update-expected", *chosen)
 
 

@@ -208,3 +208,9 @@ def test_a_mistyped_command_never_suggests_one_that_stops_a_run(cli: Rocsteady) 
 
         assert ended.code == 2
         assert "'stop'" not in ended.err
+
+
+def test_without_a_command_the_help_is_shown_as_it_is(cli: Rocsteady) -> None:
+    ended = cli()
+
+    assert ended.err.splitlines() == cli("--help").out.splitlines()

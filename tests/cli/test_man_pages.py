@@ -5,11 +5,14 @@ from __future__ import annotations
 import importlib.util
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 from types import ModuleType
+from typing import TYPE_CHECKING
 
 import pytest
+
+if TYPE_CHECKING:
+    from tests.conftest import Expected
 
 ROOT = Path(__file__).parents[2]
 
@@ -25,10 +28,12 @@ def tool() -> ModuleType:
     return module
 
 
-def test_the_pages_are_as_the_help_is(tool: ModuleType) -> None:
-    kept = {path.name: path.read_text(encoding="utf-8") for path in tool.FOLDER.iterdir()}
+def test_the_pages_are_as_the_help_is(tool: ModuleType, expected: Expected) -> None:
+    pages = tool.pages()
 
-    assert kept == tool.pages(), f"{Path(sys.executable).name} tools/man_pages.py"
+    assert {path.name for path in tool.FOLDER.iterdir()} == set(pages)
+    for name, text in pages.items():
+        expected(tool.FOLDER / name, text)
 
 
 GROFF = shutil.which("groff")

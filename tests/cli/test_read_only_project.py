@@ -146,8 +146,8 @@ def test_a_run_resumes_where_it_is_recorded(project: Project) -> None:
     [
         (("status",), 0, ""),
         (("status", "--json"), 0, ""),
-        (("report",), 2, "no runs: this project has no runs"),
-        (("report", "calm-otter"), 2, "no run named 'calm-otter': this project has no runs"),
+        (("report",), 2, "no runs in this project"),
+        (("report", "calm-otter"), 2, "no run named 'calm-otter': there are no runs"),
         (("stop", "calm-otter"), 2, "no run named 'calm-otter'"),
     ],
 )

@@ -124,7 +124,8 @@ def main() -> NoReturn:
     try:
         sys.exit(rocsteady.main(prog_name="rocsteady", standalone_mode=False))
     except click.ClickException as error:
-        tell(one_line(error))
+        is_help = isinstance(error, getattr(click.exceptions, "NoArgsIsHelpError", ()))
+        tell(error.format_message() if is_help else one_line(error))
         sys.exit(error.exit_code)
     except (click.Abort, KeyboardInterrupt):
         tell("\nrocsteady: interrupted")

@@ -103,8 +103,10 @@ def journal_of(
 
 
 def nothing_run(name: str | None) -> click.UsageError:
-    missing = f"no run named {name!r}" if name else "no runs"
-    return click.UsageError(f"{missing}: this project has no runs")
+    missing = f"no run named {name!r}: there are no runs" if name else "no runs"
+    return click.UsageError(
+        f"{missing} in this project. To start one: rocsteady run -- python train.py"
+    )
 
 
 def find_run(journal: Journal | None, name: str | None) -> RunLine:

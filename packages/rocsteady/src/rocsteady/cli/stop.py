@@ -19,9 +19,11 @@ POLL_EVERY = 0.2
 
 
 @click.command("stop")
-@click.argument("name", metavar="RUN", shell_complete=run_names)
-def command(*, name: str) -> None:
+@click.argument("name", metavar="RUN", required=False, shell_complete=run_names)
+def command(*, name: str | None) -> None:
     """Stop a run gracefully and do not restart it."""
+    if name is None:
+        raise click.UsageError("name the run to stop. To list them: rocsteady status")
     stop(name)
 
 
