@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rocsteady.hangs.wait_set import Waiter
-from rocsteady.report.wait_diagram import frame_at, wait_boxes
+from rocsteady.report.wait_diagram import frame_at, wait_boxes, wait_of
 
 PLACE = "train.py:24 load"
 OWN, LIBRARY = ("load (train.py:24)",), ("wait (threading.py:327)",)
@@ -51,3 +51,10 @@ def test_the_file_of_a_place_is_that_of_its_stack() -> None:
     assert frame_at((WORKER,), PLACE) == ("train.py", 24)
     assert frame_at((), "data/load.py:7 read") == ("data/load.py", 7)
     assert frame_at((), "") is None
+
+
+def test_what_is_waited_for_is_named_by_its_kind() -> None:
+    waits = ("shared lock 0x1", "pipe 7", "the end of a child", "time", "a lock")
+    named = [wait_of(Waiter(pid=1, tid=1, place="", waits_for=each)) for each in waits]
+
+    assert named == ["a lock", "a pipe", "the end of a child", "time", "a lock"]

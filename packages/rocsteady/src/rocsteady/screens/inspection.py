@@ -14,6 +14,7 @@ from rocsteady.hangs.wait_set import Waiter
 from rocsteady.report.pages import render_template
 from rocsteady.report.source_lines import Source
 from rocsteady.report.wait_diagram import spoken, wait_boxes
+from rocsteady.report.wait_diagram import wait_of as object_of
 from rocsteady.screens.screen import Page
 from rocsteady.store.redaction import shown_command
 from rocsteady.wording import duration, plural, size
@@ -28,7 +29,6 @@ STYLES = {
 TONES = {RED: "bad", YELLOW: "warning", GREEN: "ok"}
 WAITS = (Standing.STUCK, Standing.WAITING)
 MAX_WAITERS = 8  # threads that are shown
-UNCOUNTED = ("time", "a", "the", "something")  # what a thread waits for that needs no article
 ELSEWHERE = ("rocsteady report",)  # commands for runs of rocsteady only
 SCRIPT = "python train.py"  # in advice
 MAX_FRAMES = 12  # of a stack
@@ -121,13 +121,12 @@ def shown_waiters(found: Inspection) -> list[Waiter]:
 def wait_of(waiter: Waiter) -> str:
     if waiter.waits_for == "runs":
         return "runs"
-    what = waiter.waits_for.split()[0]
-    article = "" if what in UNCOUNTED else "a "
+    what = object_of(waiter)
     others = [pid for pid in waiter.enders if pid != waiter.pid]
     if others:
         which = "process" if len(others) == 1 else "processes"
-        return f"waits for {article}{what}, of {which} {', '.join(map(str, others[:MAX_WAITERS]))}"
-    return f"waits for {article}{what}"
+        return f"waits for {what}, of {which} {', '.join(map(str, others[:MAX_WAITERS]))}"
+    return f"waits for {what}"
 
 
 def shown_stacks(found: Inspection) -> list[Waiter]:
