@@ -125,7 +125,7 @@ def test_an_unknown_run_is_answered_with_the_closest_and_the_last_is_reported(
         assert f"no run named {near!r}. Did you mean {name!r}?" in ended.err
     assert "no run named 'zzz'. To list them: rocsteady status" in nowhere_near.err
     assert (taken.code, f"rocsteady run --resume {name}" in taken.err) == (2, True)
-    assert (last.code, f"# Run {other}" in last.out) == (0, True)
+    assert (last.code, f"# {other}: " in last.out) == (0, True)
     assert f'"name": "{other}"' in last_json.out
 
 

@@ -60,7 +60,7 @@ def test_a_run_and_its_page(project: Project) -> None:
     with zipfile.ZipFile(folder / "all.zip") as archive:
         assert archive.namelist() == ["report.html"]
     assert project.say("report", "-o", "story.md").code == 0
-    assert (folder / "story.md").read_text().startswith("# Run ")
+    assert (folder / "story.md").read_text().startswith(f"# {project.name}: ")
     text = project.say("report", "--format", "text").out
     assert text.startswith("done ")
     told = json.loads(project.say("report", "--json").out)
