@@ -252,6 +252,11 @@ torch.save(state, last)
             "resume_from_checkpoint={checkpoint}",
             ("other/checkpoint-*",),
         ),
+        (
+            "llamafactory-cli train c.yml stage=ppo",
+            "resume_from_checkpoint={checkpoint}",
+            ("out/checkpoint-*",),
+        ),
         ("nnUNetv2_train 1 2d 0 -device cpu", "--c", ()),
         ("yolo detect train data=d.yaml", "model={checkpoint} resume=True", ()),
         ("yolo task=detect mode=train", "model={checkpoint} resume=True", ()),
@@ -297,6 +302,7 @@ def test_trainers_commands(
     [
         ("llamafactory-cli train c.yml", "c.yml:2"),
         ("llamafactory-cli train d.yml overwrite_output_dir=true", "overwrite_output_dir"),
+        ("llamafactory-cli train d.yml stage=ppo finetuning_type=full", "stage"),
         ("trl sft --save_strategy no", "save_strategy"),
         ("accelerate launch train_network.py --output_dir o", "--save_state"),
         ("nnUNetv2_train 1 2d 0 --disable_checkpointing", "disable_checkpointing"),

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from enum import Enum
 from functools import cached_property
 from pathlib import Path
@@ -189,6 +189,8 @@ class _Settings:
     def prevented(self, prevents: Iterable[Prevents]) -> str:
         """Return why the trainer does not resume as it is configured, and the line to change."""
         for each in prevents:
+            if not all(self._is(key, values) for key, values in each.beside.items()):
+                continue
             found = self.first(each.key)
             missing = found is None and not each.values
             if found is not None and found[0].lower() in each.values:
@@ -196,6 +198,10 @@ class _Settings:
             if missing:
                 return f"there is no {each.key}, so {each.why}; add {each.change}"
         return ""
+
+    def _is(self, key: str, values: Collection[str]) -> bool:
+        found = self.first(key)
+        return found is not None and found[0].lower() in values
 
     def checkpoints(self, trainer: Trainer) -> tuple[str, ...]:
         """Return the patterns of what it saves; none if its folder is not known."""

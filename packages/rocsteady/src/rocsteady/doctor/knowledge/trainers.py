@@ -8,6 +8,7 @@ from datetime import date
 from functools import cache
 from pathlib import Path
 
+import msgspec
 from rocsteady_train.untrusted_file import read_head
 
 from rocsteady.doctor.knowledge.reader import DataFolder, Problems
@@ -21,6 +22,7 @@ class Prevents(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     key: str  # an option of the command, or a key of its configuration or script
     values: tuple[str, ...] = ()  # that prevent it; (): it must be there
+    beside: dict[str, tuple[str, ...]] = msgspec.field(default_factory=dict)  # only with these
     why: str
     change: str  # what to write instead
 
