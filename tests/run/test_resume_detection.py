@@ -322,6 +322,13 @@ def test_what_prevents_a_trainer_from_resuming_is_told_with_the_line(
     assert where in method.why_not
 
 
+@pytest.mark.parametrize(("typed", "unproven"), [("trl sft", False), ("python run.py", True)])
+def test_the_first_restart_of_a_trainer_that_was_never_run_is_checked(
+    tmp_path: Path, typed: str, *, unproven: bool
+) -> None:
+    assert detect_resume(typed.split(), tmp_path).inferred is unproven
+
+
 def test_a_script_of_the_users_own_with_a_trainers_name_is_no_trainer(tmp_path: Path) -> None:
     (tmp_path / "train_network.py").write_text("print(1)\n")
 

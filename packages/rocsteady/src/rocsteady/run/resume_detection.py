@@ -84,12 +84,13 @@ class ResumeMethod(Value, frozen=True, kw_only=True):
     given: str = ""  # the path that the command has already for the same option
     why_not: str = ""
     checkpoints: tuple[str, ...] = ()  # patterns, as far as they are known without a run
+    untried: bool = False  # of a trainer whose source was only read
     complete: tuple[str, ...] = ()  # what a checkpoint has, or it is cut off: "checkpoint-*/state"
 
     @property
     def inferred(self) -> bool:
-        """Whether it is only known from the text of the script."""
-        return self.how in (How.OPTION, How.ITSELF)
+        """Whether it is only known from a text: the script's, or that of a trainer never run here."""
+        return self.how in (How.OPTION, How.ITSELF) or self.untried
 
     @property
     def words(self) -> str:
@@ -147,6 +148,7 @@ def _of_trainer(trainer: Trainer, settings: _Settings) -> ResumeMethod:
         given=given or "",
         checkpoints=settings.checkpoints(trainer),
         complete=trainer.complete,
+        untried=not trainer.tried,
     )
 
 
