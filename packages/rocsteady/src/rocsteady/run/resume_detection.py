@@ -89,7 +89,7 @@ class ResumeMethod(Value, frozen=True, kw_only=True):
 
     @property
     def inferred(self) -> bool:
-        """Whether it is only known from a text: the script's, or that of a trainer never run here."""
+        """Whether it is only known from a text: the script's, or an untried trainer's."""
         return self.how in (How.OPTION, How.ITSELF) or self.untried
 
     @property
