@@ -38,6 +38,8 @@ nitpicky = True
 html_theme = "furo"
 html_title = "rocsteady"
 html_copy_source = False
+html_static_path = ["_static"]
+html_css_files = ["pages.css"]
 html_show_sphinx = False
 
 HERE = Path(__file__).parent

@@ -140,8 +140,7 @@ class GpuPages:
             yield f"{plain(note)} {_sources(arch.sources, self.knowledge)}"
         rows = list(self._build_rows(arch))
         if rows:
-            head = "| PyTorch | ROCm | from | for | tested by its maker | sources |"
-            yield "\n".join([head, "|---|---|---|---|---|---|", *rows])
+            yield "\n".join(rows)
             yield f"To install one: `rocsteady doctor wheels --gpu {arch.gfx}`."
         else:
             yield f"No build that the knowledge base lists has code for {arch.gfx}."
@@ -158,10 +157,11 @@ class GpuPages:
                 continue
             tested = [SYSTEMS[each] for each in systems if _is_tested(wheel, arch.gfx, each)]
             maker = "AMD" if isinstance(wheel, WheelIndex) else "pytorch.org"
+            systems_named = ", ".join(SYSTEMS[each] for each in systems)
             yield (
-                f"| {version_span(wheel.torch)} | {wheel.rocm} | {maker} |"
-                f" {', '.join(SYSTEMS[each] for each in systems)} | {', '.join(tested) or 'no'} |"
-                f" {_links(wheel.sources, self.knowledge)} |"
+                f"- PyTorch {version_span(wheel.torch)} for ROCm {wheel.rocm}, by {maker}, for"
+                f" {systems_named}; tested by its maker: {', '.join(tested) or 'no'}."
+                f" {_sources(wheel.sources, self.knowledge)}"
             )
 
     def _rules(self, rules: list[Rule], arch: Arch) -> Iterator[str]:
@@ -224,8 +224,6 @@ class GpuPages:
         if not stated:
             yield "No failure was reported by enough people."
             return
-        yield "| failure | had it | of all | since | went further with |"
-        yield "|---|---|---|---|---|"
         for each, found in stated:
             title = self.failures[each.kind].title if each.kind in self.failures else each.kind
             helped = ", ".join(
@@ -233,9 +231,10 @@ class GpuPages:
                 for name, number in each.helped.items()
                 if number >= FEWEST_PEOPLE
             )
+            further = f" Went further with {plain(helped)}." if helped else ""
             yield (
-                f"| {plain(title)} | {each.people} of {cell.people} |"
-                f" {found.low:.0%} to {found.high:.0%} | {each.first} | {plain(helped) or '-'} |"
+                f"- {plain(title)}: {each.people} of {cell.people} people, which is"
+                f" {found.low:.0%} to {found.high:.0%} of all; since {each.first}.{further}"
             )
 
 
