@@ -91,7 +91,8 @@ def test_the_command_prints_them_and_ends_with_1(data: Path) -> None:
     rules.write_text(rules.read_text() + DUMMY.replace("therock-releases", "no-such"))
 
     ended = subprocess.run(
-        [sys.executable, "-m", "rocsteady_knowledge", "check", str(data)],
+        [sys.executable, "-m", "rocsteady_knowledge", "check", data.name],
+        cwd=data.parent,
         check=False,
         capture_output=True,
         text=True,

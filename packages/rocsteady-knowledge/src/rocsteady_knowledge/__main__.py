@@ -19,7 +19,7 @@ def main(arguments: list[str]) -> int:
         sys.stderr.write(f"{NEEDS}\n")
         return 2
     try:
-        found = knowledge_problems(*(Path(each) for each in arguments[1:]))
+        found = knowledge_problems(*(Path(each).resolve() for each in arguments[1:]))
     except KnowledgeError as error:
         sys.stdout.write(f"{error}\n")
         return 1
