@@ -92,12 +92,11 @@ LOOP = """
     optimizer = torch.optim.AdamW(model.parameters())
     loop = rocsteady_train.Loop(model=model, optimizer=optimizer,
                                 loader=DataLoader(data, 4, shuffle=True), epochs=3,
-                                checkpoints=sys.argv[1])
+                                checkpoints=sys.argv[1], lose_at_most=0.0)
     for batch in loop:
         loop.step(batch, lambda part: model(part[0]).mean(), reduction="mean")
-        if loop.steps == 40 and not os.path.exists(sys.argv[2]):
+        if loop.steps == 40 and loop.checkpointer.newest and not os.path.exists(sys.argv[2]):
             open(sys.argv[2], "w").close()
-            loop.save(wait=True)
             os.kill(os.getpid(), signal.SIGKILL)
     weights = torch.cat([each.flatten() for each in model.parameters()]).detach()
     print(loop.steps, hashlib.sha256(weights.numpy().tobytes()).hexdigest())
@@ -169,7 +168,7 @@ def test_loop_goes_on_to_the_same_bits(python: str, tmp_path: Path) -> None:
 
     assert killed.returncode == -9, killed.stderr
     assert resumed.stdout == alone.stdout != "", resumed.stderr
-    assert "resuming from step 40" in resumed.stderr
+    assert "resuming from step" in resumed.stderr
 
 
 def test_a_dump_of_the_flight_recorder_is_read_from_where_it_lies(

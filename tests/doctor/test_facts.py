@@ -88,6 +88,7 @@ KNOWN: dict[str, tuple[str, tuple[Scalar, ...]]] = {
     "libraries.libnuma": ("mi355x", (True,)),
     "package.bitsandbytes": ("container-small-shm", ("0.48.2",)),
     "package.flash_attn": ("container-small-shm", ("2.8.3",)),
+    "package.lightning": ("container-small-shm", ("2.6.1",)),
     "package.torch_directml": ("windows-rocm-10", ("0.2.5.dev240914",)),
     "package.triton": ("rx7900xtx-switches", ("3.5.0",)),
     "torch.arches": ("rx5700xt-override", ARCHES_2_5),

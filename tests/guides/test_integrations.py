@@ -84,3 +84,59 @@ def test_checkpoints_of_accelerate(tmp_path: Path, frameworks_python: str) -> No
     assert {name: found.pop(name) for name in told} == told
     assert len(found) >= 16
     assert {name for name, newest in found.items() if newest != "checkpoint_1"} == set()
+
+
+def refused(framework: str, folder: Path, python: str, wrong: str) -> tuple[int, str, str]:
+    """Train while the disk refuses the second and third of four saves."""
+    ended = subprocess.run(
+        [python, str(HERE / "failed_saves.py"), framework, wrong],
+        cwd=folder,
+        env={
+            **os.environ,
+            "PYTHONPATH": str(ROOT / "packages" / "rocsteady-train" / "src"),
+            "OMP_NUM_THREADS": "1",
+        },
+        capture_output=True,
+        text=True,
+        timeout=WITHIN,
+        check=False,
+    )
+    return ended.returncode, (ended.stdout.splitlines() or [""])[-1], ended.stderr
+
+
+def test_the_trainer_goes_on_after_saves_that_failed(
+    tmp_path: Path, frameworks_python: str
+) -> None:
+    code, out, err = refused("transformers", tmp_path, frameworks_python, "disk")
+
+    assert code == 0, err
+    assert json.loads(out) == {
+        "steps": 8,
+        "left": ["checkpoint-2", "checkpoint-8"],  # what was begun is gone, the good one is not
+        "newest": "checkpoint-8",
+    }
+    assert err.count("The training goes on") == 2
+
+
+def test_lightning_goes_on_after_saves_that_failed_and_keeps_the_last_good_one(
+    tmp_path: Path, frameworks_python: str
+) -> None:
+    code, out, err = refused("lightning", tmp_path, frameworks_python, "disk")
+
+    assert code == 0, err
+    told = json.loads(out)
+    assert (told["steps"], told["newest"]) == (8, "step=8.ckpt")
+    assert told["left"][2:] == [["step=2.ckpt"]] * 6
+    assert [path.name for path in tmp_path.glob("checkpoints/*.ckpt")] == ["step=8.ckpt"]
+    assert err.count("The training goes on") == 2
+
+
+@pytest.mark.parametrize("framework", ["transformers", "lightning"])
+def test_an_error_of_the_gpu_in_a_save_ends_the_training(
+    tmp_path: Path, frameworks_python: str, framework: str
+) -> None:
+    code, _, err = refused(framework, tmp_path, frameworks_python, "gpu")
+
+    assert code == 1
+    assert "HIP error" in err
+    assert "The training goes on" not in err

@@ -15,6 +15,7 @@ from rocsteady.hangs.verdict import Patience, Verdict
 from rocsteady.hangs.wait_set import Activity, Member, WaitSet, WakeSource
 from rocsteady.model import RunState
 from rocsteady.run.announcer import Announcer
+from rocsteady.run.blamed_nodes import BlamedNodes
 from rocsteady.run.job_hang import SAY_AFTER, JobHang
 from rocsteady.run.torchrun import AgentLink
 
@@ -73,6 +74,7 @@ class Link:
 
     def __init__(self, hangs: HangChannel) -> None:
         self.messages: list[dict[str, Any]] = []
+        self.blamed_nodes = BlamedNodes({})
         self._hangs = hangs
 
     def tell(self, **message: object) -> None:

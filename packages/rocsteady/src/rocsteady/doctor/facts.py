@@ -22,7 +22,13 @@ from rocsteady.versions import version_fits
 Scalar = bool | int | float | str
 GIB = 1 << 30
 PYTORCH_INDEX = "https://download.pytorch.org/whl/rocm"
-PACKAGES = ("bitsandbytes", "flash_attn", "torch_directml", "triton")  # that rules speak of
+PACKAGES = (  # that rules speak of
+    "bitsandbytes",
+    "flash_attn",
+    "lightning",
+    "torch_directml",
+    "triton",
+)
 
 FACTS: Mapping[str, str] = {
     "os": "linux or windows",
@@ -168,7 +174,8 @@ def _system(facts: Facts, machine: Machine) -> None:
     in_wheel = machine.torch is not None and machine.torch.brings_libnuma
     facts.know("libraries.libnuma", [bool(machine.libnuma) or in_wheel])
     for name in PACKAGES:
-        facts.know(f"package.{name}", [machine.packages.get(name)])
+        older = machine.packages.get(f"pytorch_{name}")  # what Lightning was called
+        facts.know(f"package.{name}", [machine.packages.get(name) or older])
     facts.know("kernel.version", [system.kernel or None])
     build = re.match(r"\d+(?:\.\d+)+-(\d+)", system.kernel or "")
     facts.know("kernel.build", [int(build[1]) if build else None])

@@ -102,6 +102,7 @@ class HostPart(Value, frozen=True, kw_only=True):
     """What one host knows of its ranks."""
 
     host: int = 0
+    node: str = ""  # the scheduler's name of it; "": of a version that does not tell
     part: Part
     why: str = ""  # it abstains; a clause
     world: int = 0  # how many ranks the job has

@@ -28,6 +28,7 @@ from rocsteady.hangs.verdict import (
 )
 from rocsteady.model import Blame, RunState
 from rocsteady.run.announcer import Announcer
+from rocsteady.run.blamed_nodes import node_name
 from rocsteady.run.torchrun import AgentLink
 from rocsteady.wording import duration
 
@@ -68,9 +69,10 @@ class JobHang:
         if mine is None:
             self._withdraw()
             return False
+        named = msgspec.structs.replace(mine, node=node_name())
         if self._part is not mine.part:
             self._part, self._told_at = mine.part, verdict.quiet
-            self._hosts.tell(part=msgspec.to_builtins(mine))
+            self._hosts.tell(part=msgspec.to_builtins(named))
         for message in self._taken(*KINDS):
             if "lost" in message and self._part is not Part.ABSTAINS:
                 return self._lost(message["lost"])
@@ -109,6 +111,8 @@ class JobHang:
             self._name(judged.abstained)
         if judged.hangs and self._hosts is not None:
             self._hosts.tell(hangs=True)
+            if advice := self._hosts.blamed_nodes.count(parts, job_blame(parts)):
+                self._announcer.say(f"{advice}.")
         return judged.hangs
 
     def _name(self, abstained: tuple[HostPart, ...]) -> None:

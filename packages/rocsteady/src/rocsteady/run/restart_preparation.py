@@ -20,6 +20,7 @@ from rocsteady.run.recovery import Decision
 from rocsteady.run.stopwatch import Stopwatch
 from rocsteady.store.redaction import shown_command
 from rocsteady.store.values import RunRecord
+from rocsteady.system.gpu_users import find_gpu_users, reset_advice
 from rocsteady.wording import duration, plural
 
 LOOK_EVERY = 1.0  # seconds, at whether a wait is over
@@ -123,10 +124,10 @@ class Restart:
             stop=lambda: bool(self._stop_requests.stop),
         )
         if trouble:
+            reset = reset_advice(find_gpu_users(), trouble)
             raise RocsteadyError(
                 f"not restarted: after {duration(at_most.total_seconds())} the kernel still reports"
-                f" GPU errors ({trouble}). Reset the GPU or reboot, then: rocsteady run"
-                f" --resume {self._run.name}"
+                f" GPU errors ({trouble}). {reset}. Then: rocsteady run --resume {self._run.name}"
             )
 
     def _back_up(self, number: int, at_most: int | None = None, *, quietly: bool = False) -> None:

@@ -22,6 +22,7 @@ from typing import Any
 import msgspec
 
 from rocsteady.errors import LauncherError, NotNeededError, RocsteadyError
+from rocsteady.run.blamed_nodes import BlamedNodes
 from rocsteady.run.job.resume import Launch
 from rocsteady.run.processes import AttemptProcesses, Engine
 from rocsteady.system import keeper, procfs
@@ -59,6 +60,7 @@ class AgentLink:
         self.is_gone = False
         self.messages: list[dict[str, Any]] = []  # that nobody has taken yet
         self._is_agreed = False  # the hosts have decided what the next generation runs with
+        self.blamed_nodes = BlamedNodes(environment)  # of all generations
 
     def fileno(self) -> int:
         """Return what to wait for."""

@@ -76,11 +76,12 @@ DEVICE_LIBRARY = "libtorch_hip.so"
 RUNTIME_LIBRARIES = ("libamdhip64", "libhsa-runtime64", "amdhip64")
 KERNEL_FOLDERS = ("rocblas/library", "hipblaslt/library", "aotriton.images")
 
-# Packages whose versions matter to a ROCm build, as their .dist-info folders spell them.
+# Packages whose versions matter to a ROCm build or a rule, as their .dist-info folders spell them.
 PACKAGES = re.compile(
     r"^(torch|torchvision|torchaudio|triton|pytorch_triton_rocm|triton_rocm|flash_attn|xformers"
     r"|bitsandbytes|amdsmi|rocm|rocm_sdk\w*|amd_torch_device_\w+|rocm_sdk_device_\w+"
-    r"|jax_rocm\w*|tensorflow_rocm|torch_directml|nvidia_cuda_runtime_cu\d+)-(.+)\.dist-info$",
+    r"|jax_rocm\w*|tensorflow_rocm|torch_directml|lightning|pytorch_lightning"
+    r"|nvidia_cuda_runtime_cu\d+)-(.+)\.dist-info$",
     re.IGNORECASE,
 )
 _ASSIGNED = re.compile(
