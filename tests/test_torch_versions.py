@@ -108,7 +108,7 @@ RECORDED = """
     dist.init_process_group("gloo", init_method="tcp://127.0.0.1:0", rank=0, world_size=1)
     for _ in range(3): dist.all_reduce(torch.ones(2))
     if hasattr(c10d, "_dump_fr_trace_file"):
-        c10d._dump_fr_trace_file()
+        c10d._dump_fr_trace_file(0)
     else:  # before, only a process group of NCCL writes files
         path = os.path.expanduser("~/.cache/torch/comm_lib_trace_rank_0")
         os.makedirs(os.path.dirname(path), exist_ok=True)
@@ -144,7 +144,7 @@ def test_torchrun_restarts_its_ranks_through_the_plug_in(project: Project, pytho
     ended = project.run("--", *torchrun, *ranks, project.script(RANKS), within=WITHIN)
 
     assert (ended.code, ended.out) == (0, "restarts 1\n"), ended.err
-    assert "has not been tested" not in ended.err
+    assert "has not been tried" not in ended.err
 
 
 def test_loop_goes_on_to_the_same_bits(python: str, tmp_path: Path) -> None:

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 NAME = "rocsteady"
 DELEGATE, STATIC = "c10d", "static"
 OWN_STORE = "TORCH_DISABLE_SHARE_RDZV_TCP_STORE"
-TESTED = ((2, 13),)  # versions of torch that the tests ran with
+FIRST, LAST = (2, 8), (2, 15)  # of the versions of torch that tools/torch_names.py has compared
 ONE_HOST = "localhost:0"  # a free port
 PORT = 29500  # torchrun's own default
 BACKEND = "PET_RDZV_BACKEND"  # torchrun's own variable for its option
@@ -572,9 +572,9 @@ def _endpoint(hosts: int) -> str:
 
 def _check_version(version: str) -> None:
     found = re.match(r"(\d+)\.(\d+)", version)
-    if found is None or (int(found[1]), int(found[2])) not in TESTED:
-        tested = ", ".join(".".join(map(str, each)) for each in TESTED)
+    if found is None or not FIRST <= (int(found[1]), int(found[2])) <= LAST:
+        known = " to ".join(".".join(map(str, each)) for each in (FIRST, LAST))
         sys.stderr.write(
-            f"rocsteady: torch {version} has not been tested with this rendezvous ({tested} has)."
+            f"rocsteady: torch {version} has not been tried with this rendezvous ({known} have)."
             " If torchrun fails, unset PET_RDZV_BACKEND.\n"
         )
