@@ -143,7 +143,7 @@ def test_torchrun_restarts_its_ranks_through_the_plug_in(project: Project, pytho
 
     ended = project.run("--", *torchrun, *ranks, project.script(RANKS), within=WITHIN)
 
-    assert (ended.code, ended.out) == (0, "restarts 1\n"), ended.err
+    assert (ended.code, ended.out.splitlines()[-1]) == (0, "restarts 1"), ended.err
     assert "has not been tried" not in ended.err
 
 
@@ -186,7 +186,7 @@ def test_a_dump_of_the_flight_recorder_is_read_from_where_it_lies(
     ) as rank:
         try:
             assert rank.stdout is not None
-            assert rank.stdout.readline() == "written\n"
+            assert "written\n" in rank.stdout  # torch 2.8 says something before it
             assert environment_of(rank.pid)["HOME"] == str(project.home)
             found = ask_flight_recorders({0: rank.pid}, since=0.0, within=5.0)
         finally:
