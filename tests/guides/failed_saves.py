@@ -83,9 +83,9 @@ def lightning(wrong: str) -> dict[str, object]:
             if wrong == "gpu":
                 raise torch.AcceleratorError("HIP error: unspecified launch failure")
             full()
-        original(self, checkpoint, path, options)  # type: ignore[arg-type]
+        original(self, checkpoint, path, options)
 
-    TorchCheckpointIO.save_checkpoint = save  # type: ignore[method-assign, assignment]
+    TorchCheckpointIO.save_checkpoint = save
     left: list[list[str]] = []
 
     class Look(pl.Callback):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,10 @@ class Net(torch.nn.Module):
 
     def forward(self, batch: Any) -> Any:
         return self.last(self.drop(self.first(batch)))
+
+
+def loss_of(model: Any, times: int, batch: Any) -> Any:
+    return model(batch).square().mean() * times
 
 
 def train(folder: Path, spoil: str, **settings: Any) -> dict[str, Any]:
@@ -48,8 +53,8 @@ def train(folder: Path, spoil: str, **settings: Any) -> dict[str, Any]:
     spoilt = False
     for (batch,) in loop:
         leaps = spoil == "leap" and loop.steps == 30 and not spoilt
-        factor = 1000 if leaps else 1
-        loss = loop.step(batch, lambda part, times=factor: model(part).square().mean() * times)
+        compute = partial(loss_of, model, 1000 if leaps else 1)
+        loss = loop.step(batch, compute)
         spoilt = spoilt or leaps
         if bool(torch.isfinite(loss)) and not leaps:
             seen.append([loop.steps, float(loss)])
