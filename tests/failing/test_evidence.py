@@ -141,5 +141,5 @@ def test_a_setting_that_is_refused_is_said_while_the_script_runs(
 
     said = terminal.text.partition("the end of the data")[0]
     assert terminal.code() == 0
-    assert said.count("worker_context was not applied; using the script's own setting") == 1
-    assert "worker_context" not in terminal.text.partition("the end of the data")[2]
+    assert said.count("multiprocessing_context was not applied") == 1
+    assert "multiprocessing_context" not in terminal.text.partition("the end of the data")[2]

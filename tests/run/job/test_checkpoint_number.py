@@ -97,3 +97,21 @@ def test_otherwise_a_range_is_given(
     steps = checkpoints.step_of(Checkpoint(path=Path(name), written=1.0), seen)
 
     assert (steps.words, steps.least) == (words, least)
+
+
+@pytest.mark.parametrize(
+    ("printed", "words", "base"),
+    [
+        (200, "about step 200", 200),  # scripts print and save at round numbers
+        (150, "between steps 196 and 201", 196),
+        (0, "between steps 196 and 201", 196),
+    ],
+)
+def test_what_the_script_printed_tells_where_in_the_range(
+    tmp_path: Path, printed: int, words: str, base: int
+) -> None:
+    checkpoints = Checkpoints(Job(command=("python",)), tmp_path, tmp_path, None)
+
+    steps = checkpoints.step_of(Checkpoint(path=Path("last.pt"), written=1.0), (196, 201), printed)
+
+    assert (steps.words, steps.base, steps.least, steps.most) == (words, base, 196, 201)

@@ -15,6 +15,7 @@ from rocsteady_train.untrusted_file import read_tail
 
 from rocsteady.exit_codes import PERSON_NEEDED, RETRY
 from rocsteady.failures.computed import ALREADY_TRIED
+from rocsteady.failures.difference import NAMES
 from rocsteady.failures.ladder import RemedyChoice
 from rocsteady.failures.memory_arguments import memory_arguments
 from rocsteady.failures.symptoms import Raised, Symptoms, signal_name
@@ -107,7 +108,9 @@ class AttemptReview:
             if (
                 applied.outcome is SettingOutcome.NO_EFFECT
             ):  # what was refused was announced at once
-                self._announcer.say(f"{applied.setting} had no effect in this script.")
+                self._announcer.say(
+                    f"{NAMES.get(applied.setting, applied.setting)} had no effect in this script."
+                )
         self._checkpoints.ended(end)
         self._saves_on_request = end.batch_split is not None
         self.is_routine = end.outcome is Outcome.PLANNED

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from rocsteady.failures.difference import NAMES
 from rocsteady.hangs.heartbeat_pages import SettingOutcome, read_applied
 from rocsteady.hangs.values import Heartbeat
 from rocsteady.hangs.verdict import Verdict
@@ -137,7 +138,5 @@ class RefusedSettings:
         for each in read_applied(self._pages) if self._pages else ():
             if each.outcome is SettingOutcome.REFUSED and each.setting not in self._said:
                 self._said.add(each.setting)
-                self._announcer.say(
-                    f"{each.setting} was not applied; using the script's own setting:"
-                    f" {each.why.rstrip('.')}."
-                )
+                name, why = NAMES.get(each.setting, each.setting), each.why.rstrip(".")
+                self._announcer.say(f"{name} was not applied; using the script's own: {why}.")
