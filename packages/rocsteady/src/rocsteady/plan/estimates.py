@@ -255,8 +255,9 @@ def _faster_than_cpu(measured: Measured, card: CardSpeed | None) -> tuple[Pace, 
     surely = 0.0 if measured.own is None else compute  # that is compute and no Python
     slow = 1 / (step - surely + max(surely / least, LAUNCHES[1]))
     slow = min(slow, fast) * pace.low / pace.rate
+    faster = f"{least:.2g} to {most:.2g} times" if f"{least:.2g}" != f"{most:.2g}" else "about"
     basis = (
-        f"from a trial without a GPU: {least:.2g} to {most:.2g} times as fast, by peak figures and"
+        f"from a trial without a GPU: {faster} as fast, by peak figures and"
         f" the model's size, for {measured.share_text}; at least {LAUNCHES[0] * 1000:g} ms a step"
     )
     return _estimated(pace, math.sqrt(slow * fast), slow, fast), (basis,)
