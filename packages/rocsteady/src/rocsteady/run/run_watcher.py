@@ -31,7 +31,7 @@ from rocsteady.system.logfile import TEXT_STAMP
 from rocsteady.wording import plural
 
 READ_EVERY = 2.0  # seconds, at least, between two readings of the journal
-SHARE = 0.02  # of the time that may go into them
+SHARE = 0.015  # of the time that may go into them
 LOG_TAIL = 16 * 1024  # bytes
 TAIL_LINES = 60  # more than a screen has
 RETRY = "-- retry {} --"  # between the logs of two attempts

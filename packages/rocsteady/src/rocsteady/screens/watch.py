@@ -450,7 +450,8 @@ def folded_stacks(text: str) -> str:
             first, *rest = stack.own
             lines.append(spoken(first))
             lines += [f"  called from {spoken(place)}" for place in rest]
-            lines.append(f"  {plural(len(stack.frames) - len(stack.own), 'frame')} of libraries")
+            if folded := len(stack.frames) - len(stack.own):
+                lines.append(f"  {plural(folded, 'frame')} of libraries")
             lines += [f"  {stack.process}, {stack.thread}", ""]
     others = [stack for stack in stacks if not stack.own]
     if not lines:
