@@ -30,8 +30,8 @@ from rocsteady.run.announcer import Announcer
 from rocsteady.run.job_hang import JobHang
 from rocsteady.run.torchrun import AgentLink
 
-INCIDENTS = {4: 60, 100: 20, 1000: 4}  # of each kind, by hosts
-LOOK, NOTICE_WITHIN, AN_HOUR = 0.5, 5.0, 3600.0  # seconds
+INCIDENTS = {4: 40, 100: 6, 1000: 2}  # of each kind, by hosts
+LOOK, NOTICE_WITHIN, AN_HOUR = 1.0, 5.0, 3600.0  # seconds
 LATE, LATE_FOR = 0.01, (31.0, 120.0)
 UNANIMOUS_WITHIN, UNANIMOUS_EVERY = 30.0, 60.0
 SERVER = """
@@ -40,7 +40,7 @@ store = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
 print(store.port, flush=True)
 sys.stdin.read()
 """
-HEALTHY_FOR = 900.0  # seconds that all but one host wait
+HEALTHY_FOR = 600.0  # seconds that all but one host wait
 
 
 def _member(frames: tuple[str, ...]) -> Member:
@@ -210,11 +210,12 @@ def simulate(hosts: int, port: int) -> None:
             print(
                 f"  hang, {what}{who}: quorum {_shown([each.quorum for each in found])};", end=" "
             )
-            print(f"unanimity within an hour {_shown([each.unanimity for each in found])}")
+            print(f"unanimity {_shown([each.unanimity for each in found])}", flush=True)
     print(f"  a host is lost: {_shown([simulation.lost() for _ in range(times)])}")
     for what, verdict in (("moves", MOVES), ("has a link that was cut", CUT)):
-        stopped = sum(simulation.pause(verdict) for _ in range(times))
-        print(f"  healthy, one host {what} for 15 min: stopped {stopped} of {times}", flush=True)
+        pauses = max(1, times // 2)
+        stopped = sum(simulation.pause(verdict) for _ in range(pauses))
+        print(f"  healthy, one host {what} for 10 min: stopped {stopped} of {pauses}", flush=True)
 
 
 def main() -> None:
