@@ -8,6 +8,7 @@ import json
 import os
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +34,7 @@ from rocsteady.doctor.machine.view import View
 from rocsteady.errors import RecordingError
 from rocsteady.store.redaction import Redactor
 from rocsteady.system.disk_root import DiskRoot
-from rocsteady.system.root import TEXT_LIMIT, Device, Root, User
+from rocsteady.system.root import TEXT_LIMIT, Device, Root, User, resolve_inside
 from tests.doctor.machine.recorded_files import Files, root_of, view_of
 
 WHOLE: dict[str, Any] = {
@@ -501,3 +502,42 @@ def test_a_hostile_machine_gives_a_recording_that_can_be_read(tmp_path: Path) ->
     machine, view = examine(root, KNOWN)
 
     assert replayed(sent(view, redactor())).python == machine.python
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/sys/card/vendor",
+        "/sys/card/other/vendor",
+        "/sys/loop/x",
+        "/sys//card/vendor",
+        "/sys/card/..",
+        "/sys/card/../x",
+        "/" + "a/" * 3000,
+        "C:/sys/card",
+        "sys/card/vendor",
+        "/",
+        "",
+    ],
+)
+def test_a_path_asked_again_leads_to_the_same_place(path: str) -> None:
+    root = root_of(
+        {
+            "/sys/card": Entry(link="devices/0"),
+            "/sys/devices/0/other": Entry(link="../1"),
+            "/sys/devices/1/vendor": "1",
+            "/sys/devices/0/vendor": "0",
+            "/sys/loop": Entry(link="/sys/loop"),
+        }
+    )
+
+    def resolved(by: Callable[[str], str]) -> str:
+        try:
+            return by(path)
+        except OSError as error:
+            return str(error)
+
+    links = {"/sys/card": "devices/0", "/sys/devices/0/other": "../1", "/sys/loop": "/sys/loop"}
+    plain = resolved(lambda path: resolve_inside(path, links.get))
+
+    assert [resolved(root.resolve) for _ in range(3)] == [plain] * 3

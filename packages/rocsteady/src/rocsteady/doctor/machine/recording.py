@@ -133,6 +133,7 @@ class RecordedRoot:
     def __init__(self, recording: Recording, *, python: str | None = None) -> None:
         self._files: Mapping[str, str | Entry] = recording.files
         self._children = _children(recording.files)
+        self._folders: dict[str, str] = {}  # without links; a thousand machines are asked at once
         self.platform = recording.platform
         self.folder = recording.folder
         self.python = python or recording.python
@@ -172,7 +173,17 @@ class RecordedRoot:
 
     def resolve(self, path: str) -> str:
         """Follow recorded links, never out of the recording."""
-        return resolve_inside(path, self._readlink)
+        folder, _, name = path.rpartition("/")
+        odd = name in ("", ".", "..") or path[1:2] == ":" or len(path) > PATH_LIMIT
+        if odd or path.count("/") > DEEPEST_PATH:
+            return resolve_inside(path, self._readlink)
+        if folder not in self._folders:
+            try:
+                self._folders[folder] = self.resolve(folder).rstrip("/") if folder else ""
+            except OSError:
+                return resolve_inside(path, self._readlink)  # its error names the whole path
+        here = f"{self._folders[folder]}/{name}"
+        return here if self._readlink(here) is None else resolve_inside(path, self._readlink)
 
     def device(self, path: str) -> Device:
         found = self._find(path)
