@@ -113,6 +113,7 @@ TRAINERS = (
         0,
         final="runs/detect/train/weights/best.pt",
         make="make.py",
+        loader=False,  # on the CPU it starts no workers
     ),
     Trainer(
         "LLaMA-Factory",

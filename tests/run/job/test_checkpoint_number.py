@@ -46,6 +46,7 @@ def test_by_its_name(tmp_path: Path, name: str, expected: CheckpointNumber | Non
     [
         ({"epoch": 1, "global_step": 40, "state": {}}, CheckpointNumber(value=40)),
         ({"model": {"step_size": 3}, "step": 70_000}, CheckpointNumber(value=70_000)),
+        ({"optimizer": {"step": 1.0}, "step": 40}, CheckpointNumber(value=40)),
         ({"optimizer": {"step": 1.0}}, None),
         ({"model": {}}, None),
     ],

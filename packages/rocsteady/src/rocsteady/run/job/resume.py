@@ -132,12 +132,16 @@ def _in_saved(path: Path) -> CheckpointNumber | None:
             name = next(name for name in archive.namelist() if name.endswith("data.pkl"))
             with archive.open(name) as pickled:
                 content = pickled.read(PICKLE_LIMIT)
-        key = ""
+        last: object = None
+        seen: dict[object, object] = {}  # a text that occurs again is named by its number
         for operation, argument, _ in pickletools.genops(content):
-            if key and operation.name in ("BININT", "BININT1", "BININT2"):
+            if operation.name in ("BINPUT", "LONG_BINPUT"):
+                seen[argument] = last
+            elif operation.name in ("BININT", "BININT1", "BININT2") and last in STEP_KEYS:
                 return CheckpointNumber(value=int(argument or 0))
-            if operation.name not in ("BINPUT", "LONG_BINPUT", "MEMOIZE"):
-                key = argument if argument in STEP_KEYS else ""
+            else:
+                again = operation.name in ("BINGET", "LONG_BINGET")
+                last = seen.get(argument) if again else argument
     except (OSError, ValueError, StopIteration, zipfile.BadZipFile, NotImplementedError):
         return None
     return None
