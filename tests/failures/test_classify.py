@@ -188,6 +188,25 @@ def test_what_a_killed_process_has_printed_did_not_end_it(
     assert classifier.name(Symptoms(log=noise, signal=9)).kind == "killed"
 
 
+def test_a_worker_that_lost_its_parent_does_not_tell_why_that_was_killed(
+    classifier: Classifier,
+) -> None:
+    trace = (
+        "Traceback (most recent call last):\n"
+        '  File "/usr/lib/python3.12/multiprocessing/connection.py", line 399, in _recv\n'
+        "    chunk = read(handle, remaining)\n"
+        "ConnectionResetError: [Errno 104] Connection reset by peer"
+    )
+    worker = Raised(
+        type="ConnectionResetError",
+        bases=("ConnectionError", "OSError", "Exception"),
+        message="[Errno 104] Connection reset by peer",
+        traceback=trace,
+    )
+
+    assert classifier.name(Symptoms(log=trace, signal=9, raised=(worker,))).kind == "killed"
+
+
 def test_a_module_that_is_missing_is_no_library_that_does_not_fit(classifier: Classifier) -> None:
     trace = (
         "Traceback (most recent call last):\n"

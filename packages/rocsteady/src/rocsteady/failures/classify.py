@@ -216,8 +216,10 @@ class _Signs:
             for each in (_before_interrupt(found.raised), found.exceptions, found.lines)
         )
         if self._was_killed:
-            exceptions = []
-            lines = list(filter(self._may_end_in_a_kill, lines))
+            exceptions = []  # a process that was killed raised none; those that it left did
+            raised, lines = (
+                [it for it in each if self._may_end_in_a_kill(it)] for each in (raised, lines)
+            )
         cascade = min((it.at for it in found.in_log if _precedes_own(it)), default=float("inf"))
         first_rank = rank_first_seen(self.log)
         for roots in (
