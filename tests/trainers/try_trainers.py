@@ -442,24 +442,26 @@ def table(results: list[dict[str, Any]]) -> Iterator[str]:
     for trainer in TRAINERS:
         found = {it["scenario"]: it for it in results if it["trainer"] == trainer.name}
         if found:
-            cells = [_cell(found[each]) if each in found else "-" for each in SCENARIOS]
+            plain = found.get(HEALTHY, {}).get("plain_weights", "")
+            cells = [_cell(found[each], plain) if each in found else "-" for each in SCENARIOS]
             yield f"| {trainer.name} | {' | '.join(cells)} |"
 
 
-def _cell(result: dict[str, Any]) -> str:
-    """Say in a few words how a run ended."""
+def _cell(result: dict[str, Any], plain: str) -> str:
+    """Say in a few words how a run ended; ``plain``: the weights of one without rocsteady."""
     ends = [line for line in result["said"] if re.match(r"rocsteady: done", line)]
     if result["code"] or not ends or not result["final"]:
         return f"no: exit code {result['code']}, {result['attempts']} attempts"
     steps = re.search(r"([\d,]+)(?:/[\d,]+)? steps|step ([\d,]+)", ends[-1])
     counted = (steps[1] or steps[2]) if steps else "?"
-    if result["scenario"] == HEALTHY:
-        same = "same weights" if result["plain_weights"] == result["weights"] else "other weights"
-        return f"{counted} steps, {same}" if not result["plain_code"] else "plain run fails"
     if result["scenario"] == HANG and not result["hung"]:
         return "no worker hung"
-    resumed = f"resumed, {counted} steps" if result["attempts"] > 1 else "one attempt"
-    return f"{resumed}, {len(result['aside'])} moved aside" if result["aside"] else resumed
+    resumed = "" if result["scenario"] == HEALTHY else "resumed, "
+    if resumed and result["attempts"] == 1:
+        return "one attempt"
+    same = ", same weights" if result["weights"] == plain else ""
+    aside = f", {len(result['aside'])} moved aside" if result["aside"] else ""
+    return f"{resumed}{counted} steps{same}{aside}"
 
 
 def main() -> None:
