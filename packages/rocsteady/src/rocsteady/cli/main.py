@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import re
 import sys
 from pathlib import Path
 from typing import NoReturn
@@ -117,7 +118,17 @@ def _version() -> None:
     click.echo(f"rocsteady {__version__}")
 
 
+def leave_own_environment() -> None:
+    """Take the environment that uvx made for us off PATH: python is to be the user's own."""
+    if re.search(r"[/\\](?:archive|environments)-v\d+[/\\]", sys.prefix):
+        own = os.path.realpath(Path(sys.executable).parent)
+        folders = os.environ.get("PATH", "").split(os.pathsep)
+        kept = [each for each in folders if os.path.realpath(each) != own]
+        os.environ["PATH"] = os.pathsep.join(kept)
+
+
 def main() -> NoReturn:
+    leave_own_environment()
     for name in ("stdout", "stderr"):  # closed by whoever started it: there is nobody to tell
         if getattr(sys, name) is None:
             setattr(sys, name, Path(os.devnull).open("w", encoding="utf-8"))  # noqa: SIM115 - stays
