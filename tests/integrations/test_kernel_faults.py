@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import os
+import subprocess
 import sys
-import textwrap
 import uuid
 from collections.abc import Iterator
+from importlib.metadata import distribution
 from pathlib import Path
 
 import pytest
+import rocsteady_train
 from rocsteady_train.integrations.kernel_faults import MAX_LINES, KernelFaults, concerns
 
 from rocsteady.doctor.knowledge.failures import Where, load_failures
@@ -130,19 +132,31 @@ def limited() -> Iterator[Path]:
 def test_torchrun_says_that_the_kernel_ran_out_of_memory(
     project: Project, torch_python: str, limited: Path
 ) -> None:
-    project.environment["GROUP"] = str(limited)
-    torchrun = (torch_python, "-m", "torch.distributed.run", "--log-dir", "logs")
+    beside = project.folder / "beside"
+    about = beside / "rocsteady_train.dist-info"
+    about.mkdir(parents=True)
+    (beside / "rocsteady_train").symlink_to(Path(rocsteady_train.__file__).parent)
+    for name in ("METADATA", "entry_points.txt"):
+        (about / name).write_text(distribution("rocsteady-train").read_text(name) or "")
+    script = project.script(LIMITED)
 
-    ended = project.run(
-        "--",
-        *torchrun,
-        "--nproc-per-node",
-        "2",
-        project.script(textwrap.dedent(LIMITED)),
-        within=150,
+    ended = subprocess.run(
+        [torch_python, "-m", "torch.distributed.run", "--nproc-per-node", "2", script],
+        env={
+            **project.environment,
+            "GROUP": str(limited),
+            "PYTHONPATH": str(beside),
+            "PET_RDZV_BACKEND": "rocsteady",
+            "ROCSTEADY_RUN": "t",  # nobody watches
+        },
+        cwd=project.folder,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=150,
     )
 
-    pid = next(line.split()[1] for line in ended.out.splitlines() if line.startswith("rank"))
-    told = [line for line in ended.err.splitlines() if line.startswith("  kernel    : ")]
-    assert ended.code != 0
-    assert any(f"Killed process {pid} (" in line for line in told), ended.err[-3000:]
+    pid = next(line.split()[1] for line in ended.stdout.splitlines() if line.startswith("rank"))
+    told = [line for line in ended.stderr.splitlines() if line.startswith("  kernel    : ")]
+    assert ended.returncode != 0
+    assert any(f"Killed process {pid} (" in line for line in told), ended.stderr[-3000:]
