@@ -68,6 +68,18 @@ def test_faults_cost_one_restart_each_and_no_bit_of_the_weights(start: Starts) -
     assert weights[0] == weights[1]
     assert "rocsteady: hung " in torchrun.said()
     assert undisturbed.generations() == 1
+    told = subprocess.run(
+        [*ROCSTEADY, "report", "--json"],
+        cwd=torchrun.folder,
+        env={**os.environ, "HOME": str(torchrun.folder.parent)},
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    record = json.loads(told.stdout)
+    assert [each["failure"]["rank"] for each in record["failures"]] == [1, 1]
+    steps = [each["last_step"] for each in record["attempts"]]
+    assert steps == sorted(steps)  # those of the job, and not of each process
 
 
 def test_a_stopped_rank_is_continued(start: Starts) -> None:
