@@ -100,6 +100,7 @@ def test_a_log_that_may_not_be_read_is_named(tmp_path: Path) -> None:
     assert kernel.lines({RANK}) == []
 
 
+RANKS = ("--log-dir", "logs", "--nproc-per-node", "2")
 MEMORY = Path("/sys/fs/cgroup/memory")
 LIMITED = """
     import os, sys
@@ -141,7 +142,7 @@ def test_torchrun_says_that_the_kernel_ran_out_of_memory(
     script = project.script(LIMITED)
 
     ended = subprocess.run(
-        [torch_python, "-m", "torch.distributed.run", "--nproc-per-node", "2", script],
+        [torch_python, "-m", "torch.distributed.run", *RANKS, script],
         env={
             **project.environment,
             "GROUP": str(limited),
