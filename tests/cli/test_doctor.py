@@ -46,7 +46,7 @@ def test_json_is_all_that_goes_to_stdout(cli: Rocsteady) -> None:
 
 
 def test_this_machine_can_be_examined(cli: Rocsteady) -> None:
-    told = cli("doctor")
+    told = cli("doctor", "-v")
 
     assert told.code in (0, 1)
     assert told.err == ""

@@ -78,7 +78,7 @@ def test_a_python_that_never_answers_is_given_up_and_said(cli: Rocsteady, tmp_pa
     )
     python = script(tmp_path / "shims" / "python3", shim)
 
-    told = cli("doctor", "--python", python)
+    told = cli("doctor", "-v", "--python", python)
 
     assert told.seconds < AT_MOST
     assert "did not report in time" in told.out
@@ -138,7 +138,7 @@ def test_fifos_and_sockets_are_not_opened(cli: Rocsteady, tmp_path: Path) -> Non
     os.mkfifo(node / "properties")
     os.mknod(node / "gpu_id", stat.S_IFSOCK | 0o600)
 
-    told = cli("doctor", "--root", tmp_path / "root")
+    told = cli("doctor", "-v", "--root", tmp_path / "root")
 
     assert told.seconds < AT_MOST
     assert told.out.count("not a regular file") == 2
@@ -150,7 +150,7 @@ def test_devices_are_not_opened(cli: Rocsteady, tmp_path: Path) -> None:
     (node / "properties").unlink()
     os.mknod(node / "properties", stat.S_IFCHR | 0o666, os.makedev(1, 5))  # /dev/zero: no end
 
-    told = cli("doctor", "--root", tmp_path / "root")
+    told = cli("doctor", "-v", "--root", tmp_path / "root")
 
     assert told.seconds < AT_MOST
     assert "not a regular file" in told.out
@@ -201,7 +201,7 @@ def test_an_environment_on_a_dead_server_is_given_up(cli: Rocsteady, tmp_path: P
     prefix = tmp_path / "venv"
     prefix.mkdir()
     with file_system_that_never_answers(prefix):
-        told = cli("doctor", env={"VIRTUAL_ENV": str(prefix)})
+        told = cli("doctor", "-v", env={"VIRTUAL_ENV": str(prefix)})
 
     assert told.seconds < AT_MOST
     assert told.code in (0, 1)
@@ -215,7 +215,7 @@ def test_a_read_error_is_said(cli: Rocsteady, tmp_path: Path) -> None:
     bind = 4096  # MS_BIND
     mount(f"/proc/{os.getpid()}/mem", node / "properties", "", bind, "")  # its first byte is EIO
     try:
-        told = cli("doctor", "--root", tmp_path / "root")
+        told = cli("doctor", "-v", "--root", tmp_path / "root")
     finally:
         libc.umount2(os.fsencode(node / "properties"), MNT_DETACH)
 
