@@ -70,7 +70,7 @@ def test_what_a_run_goes_on_from_is_no_pace(journal: Journal) -> None:
 
 def test_too_little_was_seen_in_the_first_seconds(journal: Journal) -> None:
     run = journal.begin_run(JOB.command, job=JOB, strategy=Strategy(), name="calm-otter")
-    train(journal, run, 1, START, *range(1, 9))
+    train(journal, run, 1, START, 5)
     journal.flush()
 
     (line,) = lines_ahead(journal.runs(), journal.story, now=START + 9)
