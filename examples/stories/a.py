@@ -55,7 +55,7 @@ deadline = "2d"
             why="The guide to WSL2 for this machine.",
         ),
     ),
-    run=(r"done\. (About )?\d+ steps|done +\d+ steps",),
+    run=(r"done +(about )?\d+ steps",),
     report=("device=cpu",),
 )
 

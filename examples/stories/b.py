@@ -50,7 +50,7 @@ deadline = "7d"
         ),
         *PLAN,
     ),
-    run=(r"done\. (About )?\d+ steps|done +\d+ steps",),
+    run=(r"done +(about )?\d+ steps",),
     after=(
         Step(
             words="run --yes --name both --resume never -- torchrun --standalone --nproc-per-node 2"

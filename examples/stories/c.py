@@ -43,7 +43,7 @@ deadline = "15d"
         ),
         *PLAN,
     ),
-    run=(r"done\. (About )?\d+ steps|done +\d+ steps",),
+    run=(r"done +(about )?\d+ steps",),
     report=("workers",),
 )
 

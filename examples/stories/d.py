@@ -45,7 +45,7 @@ deadline = "7d"
     run=(
         r"crashed .*memory",
         r"resumed ",
-        r"done\. (About )?\d+ steps|done +\d+ steps",
+        r"done +(about )?\d+ steps",
     ),
     report=("oom-fragmentation|out of memory", "lost to failures"),
 )

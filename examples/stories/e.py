@@ -41,7 +41,7 @@ budget = 25
     ),
     run=(
         "the machine crashed",
-        r"done\. (About )?\d+ steps|done +\d+ steps",
+        r"done +(about )?\d+ steps",
     ),
     report=("machine crashed",),
 )

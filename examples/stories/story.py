@@ -204,7 +204,7 @@ class Telling:
         story = json.loads(said)
         last = story["attempts"][-1]["strategy"]
         tried = [each["what"] for each in story["decisions"] if each["what"] != "end"]
-        used = next((it["id"] for it in options if it["strategy"] == last), tried[-1])
+        used = next((it["id"] for it in options if it["strategy"] == last), (tried or ["?"])[-1])
         self.end = f"{used}: {story['run']['outcome']}"
         if self.end not in [f"{it}: done" for it in self.story.ends.split(" or ")]:
             self.missing.append(f"ends with {self.story.ends}: done; it was {self.end}")
