@@ -458,6 +458,7 @@ class Attempt:
             outcome = Outcome.STOPPED  # whatever code it gave: nothing follows
         self._refusals.say()
         progress = self._progress
+        self._save_watch.look(progress.heartbeats)
         pages = self._context.pages
         if self._trial is not None and pages is not None:
             steps = any(beat.step for beat in progress.heartbeats)

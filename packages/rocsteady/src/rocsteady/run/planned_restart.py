@@ -119,17 +119,23 @@ class SaveWatch:
         self._reached: float | None = None  # when enough steps were made, by the clock
         self._saved: int | None = None  # steps, when a whole checkpoint was there
 
+    def look(self, heartbeats: Sequence[Heartbeat]) -> bool:
+        """Return whether it saved since the last look, and take that into account."""
+        made = max((beat.step for beat in heartbeats), default=0)
+        saving = sum(beat.seconds_in.get("checkpoint", 0.0) for beat in heartbeats)
+        saved, self._saving = saving > self._saving, saving
+        if saved and made not in self.saves:
+            self.saves.append(made)
+        return saved
+
     def is_time(self, heartbeats: Sequence[Heartbeat], left: int | None) -> bool:
         """Take a look; return whether what was saved is enough, and the script has gone on.
 
         ``left``: steps to the end of the job, which it may come to before it fails.
         """
         made = max((beat.step for beat in heartbeats), default=0)
-        saving = sum(beat.seconds_in.get("checkpoint", 0.0) for beat in heartbeats)
-        saved, self._saving = saving > self._saving, saving
+        saved = self.look(heartbeats)
         before, self._looked = self._looked, time.time()
-        if saved and made not in self.saves:
-            self.saves.append(made)
         plan = self._plan
         if plan is None or made < plan.after:
             return False
