@@ -77,7 +77,8 @@ class Archive:
 class Folder:
     def __init__(self, path: Path) -> None:
         self._path = path
-        found = re.search(r"__version__.*?['\"]([^'\"]+)", (path / "torch/version.py").read_text())
+        text = (path / "torch/version.py").read_text()
+        found = re.search(r"^__version__.*?['\"]([^'\"]+)", text, re.MULTILINE)
         self.version = found[1] if found else str(path)
 
     def names(self) -> Iterator[str]:

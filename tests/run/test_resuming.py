@@ -197,7 +197,6 @@ def test_a_script_without_a_page_that_made_steps_is_not_started_over(project: Pr
     assert ended.code == 3
     assert len(project.story()["attempts"]) == 1
     assert "found no way to resume" in ended.said[0]
-    assert "a restart would lose its progress" in ended.said[-2]
 
 
 @pytest.mark.ci
@@ -211,7 +210,6 @@ def test_a_script_that_cannot_resume_is_not_started_over(
     assert ended.code == 1
     assert "found no way to resume" in ended.said[0]
     assert len(project.story()["attempts"]) == 1
-    assert "a restart would lose its progress" in ended.said[-2]
     assert len(list((project.folder / "checkpoints").iterdir())) == 2
 
 

@@ -118,7 +118,7 @@ def test_what_was_left_unfinished_is_continued(trains: Project) -> None:
 
     assert ended.code == 0, ended.err
     assert starts(trains) == ["", "--resume checkpoints/step-3.pt"]
-    assert f"the last run of this job, {trains.name}, which was left unfinished" in ended.err
+    assert f"left unfinished by {trains.name}" in ended.err
 
 
 def test_after_a_run_that_is_done_a_new_one_starts_at_the_beginning(trains: Project) -> None:
