@@ -20,7 +20,7 @@ SECTION = 1
 
 def pages() -> dict[str, str]:
     """Return the text of each page by the name of its file."""
-    top = click.Context(rocsteady, info_name="rocsteady")
+    top = click.Context(rocsteady, info_name="rocsteady", **rocsteady.context_settings)
     found = {f"rocsteady.{SECTION}": _page(top, [*_groups()])}
     for name in COMMANDS:
         command = rocsteady.get_command(top, name)
