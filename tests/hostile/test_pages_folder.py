@@ -81,7 +81,8 @@ def test_a_request_to_end_works_within_two_seconds(project: Project, script: str
     count("SIGTERM while the pages folder is hostile", "took more than 2 s", int(took >= AT_MOST))
     assert took < AT_MOST
     assert ended.code == 143
-    project.run("--", sys.executable, "-c", "pass", name="next")  # removes what that one left
+    # The next run removes what that one left.
+    project.run("--", sys.executable, "-c", "pass", name=f"{project.name}-next")
 
 
 WAITS = """
@@ -123,4 +124,5 @@ def test_a_request_to_end_works_while_the_supervisor_waits_for_ever(project: Pro
     assert took < AT_MOST
     assert ended.code == 143
     assert project.line()["run"]["outcome"] == "stopped by the user"
-    project.run("--", sys.executable, "-c", "pass", name="next")  # removes what that one left
+    # The next run removes what that one left.
+    project.run("--", sys.executable, "-c", "pass", name=f"{project.name}-next")
