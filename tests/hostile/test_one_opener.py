@@ -42,13 +42,12 @@ MAY = {
     "run/stop_deadline.py": "a pipe of its own",
     "run/startup.py": "files of the system",
     "run/backoff.py": "files of the kernel",
-    "run/own_checkpoints.py": "a part of a zip that was opened with care",
+    "run/job/torch_file.py": "a part of a zip that was opened with care",
     "doctor/knowledge_check.py": "data that comes with rocsteady, or that the user names",
     "cli/share.py": "a page, in a browser",
     "integrations/kernel_faults.py": "a device of the kernel, without blocking",
     "integrations/torchrun_channels.py": "files of the kernel",
     "loop/roll_back.py": "adds to a file of its own",
-    "run/job/resume.py": "a part of a zip that was opened with care",
     "integrations/lightning.py": "a part of a zip that was judged before",
 }
 OPENS = {"open", "read_text", "read_bytes", "fdopen"}

@@ -21,12 +21,13 @@ from pathlib import Path
 from msgspec.structs import replace
 from rocsteady_train.checkpoints import folder as checkpoint_folder
 from rocsteady_train.checkpoints.integrity import MODELS, TORCH_SAVED, ZIP, wrong_with_model
-from rocsteady_train.untrusted_file import open_regular, read_head
+from rocsteady_train.untrusted_file import read_head
 
 from rocsteady.errors import RocsteadyError
 from rocsteady.model import Value
 from rocsteady.run.backup import CLOCK_GRAIN, written_files
 from rocsteady.run.job.done_when import kind_of, what_is_wrong
+from rocsteady.run.job.torch_file import pickles_in
 
 LENGTH = struct.Struct("<Q")  # of the header of a safetensors file
 PICKLE_LIMIT = 64 << 20  # bytes that are searched
@@ -258,13 +259,4 @@ def _has_training_state(path: Path) -> bool:
     if head != ZIP:
         known = path.suffix.lower() in SUFFIXES or path.name == ".metadata"
         return known and _STATE.search(read_head(path, PICKLE_LIMIT)) is not None
-    try:
-        with open_regular(path) as stream, zipfile.ZipFile(stream) as archive:
-            names = [name for name in archive.namelist() if name.endswith("data.pkl")]
-            for name in names:
-                with archive.open(name) as pickled:
-                    if _STATE.search(pickled.read(PICKLE_LIMIT)):
-                        return True
-    except (zipfile.BadZipFile, OSError, ValueError, NotImplementedError, EOFError):
-        return False
-    return False
+    return any(_STATE.search(pickled) for pickled in pickles_in(path, PICKLE_LIMIT))

@@ -9,17 +9,17 @@ from __future__ import annotations
 import contextlib
 import pickletools
 import re
-import zipfile
 from collections.abc import Collection, Iterator
 from pathlib import Path
 
 import msgspec
 from msgspec.structs import replace
-from rocsteady_train.untrusted_file import open_regular, read_head, read_regular
+from rocsteady_train.untrusted_file import read_head, read_regular
 
 from rocsteady.errors import JobError
 from rocsteady.model import Value
 from rocsteady.run.job.done_when import kind_of, matches, what_is_wrong
+from rocsteady.run.job.torch_file import pickles_in
 from rocsteady.run.job.values import CHECKPOINT, Job, Resume
 from rocsteady.system.atomic_file import write_whole
 
@@ -127,22 +127,20 @@ def _in_trainer_state(path: Path) -> CheckpointNumber | None:
 
 def _in_saved(path: Path) -> CheckpointNumber | None:
     """Return the number that follows a key such as global_step in a file that torch.save wrote."""
+    content = next(pickles_in(path, PICKLE_LIMIT), b"")
     try:
-        with open_regular(path) as stream, zipfile.ZipFile(stream) as archive:
-            name = next(name for name in archive.namelist() if name.endswith("data.pkl"))
-            with archive.open(name) as pickled:
-                content = pickled.read(PICKLE_LIMIT)
         last: object = None
         seen: dict[object, object] = {}  # a text that occurs again is named by its number
         for operation, argument, _ in pickletools.genops(content):
             if operation.name in ("BINPUT", "LONG_BINPUT"):
                 seen[argument] = last
             elif operation.name in ("BININT", "BININT1", "BININT2") and last in STEP_KEYS:
-                return CheckpointNumber(value=int(argument or 0))
+                number = int(argument or 0)
+                return CheckpointNumber(value=number) if number >= 0 else None
             else:
                 again = operation.name in ("BINGET", "LONG_BINGET")
                 last = seen.get(argument) if again else argument
-    except (OSError, ValueError, StopIteration, zipfile.BadZipFile, NotImplementedError):
+    except ValueError:  # cut off, or damaged
         return None
     return None
 
