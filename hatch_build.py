@@ -6,7 +6,9 @@ from pathlib import Path
 
 from hatchling.metadata.plugin.interface import MetadataHookInterface
 
-PACKAGES = ("rocsteady", "rocsteady-train", "rocsteady-knowledge")
+# Folders have no hyphen: pip takes the last part of "rocsteady-train" for a version, keeps what it
+# built there, and installs that again after the files have changed.
+PACKAGES = ("rocsteady", "rocsteady_train", "rocsteady_knowledge")
 
 
 class CheckoutMetadata(MetadataHookInterface):
@@ -15,4 +17,6 @@ class CheckoutMetadata(MetadataHookInterface):
     def update(self, metadata: dict[str, object]) -> None:
         """Add the dependencies."""
         folder = Path(self.root) / "packages"
-        metadata["dependencies"] = [f"{name} @ {(folder / name).as_uri()}" for name in PACKAGES]
+        metadata["dependencies"] = [
+            f"{name.replace('_', '-')} @ {(folder / name).as_uri()}" for name in PACKAGES
+        ]

@@ -23,7 +23,7 @@ nox.options.reuse_existing_virtualenvs = True
 nox.options.sessions = ["lint", "types", "tests"]
 
 HERE = Path(__file__).parent
-PACKAGES = ("rocsteady-knowledge", "rocsteady-train", "rocsteady")
+PACKAGES = ("rocsteady_knowledge", "rocsteady_train", "rocsteady")
 CHECKOUT = tuple(word for name in PACKAGES for word in ("-e", f"packages/{name}"))
 SUPPORTED = ("3.11", "3.12", "3.13", "3.14")
 TORCH = "torch==2.13.0"  # what slow tests and benchmarks compare with; never a dependency
@@ -137,7 +137,7 @@ def _tests_of(path: str) -> list[str]:
     top, *inner = Path(path).parts
     if top == "tests":
         place = Path(path)
-    elif "rocsteady-knowledge" in inner:
+    elif "rocsteady_knowledge" in inner:
         return ["tests/doctor", "tests/failures"]
     elif "src" in inner:  # packages/NAME/src/NAME/ROOM/...
         place = Path("tests", *inner[inner.index("src") + 2 :])
@@ -227,7 +227,7 @@ def oldest_training(session: nox.Session) -> None:
     _install(session, "--group", "test", *CHECKOUT)
     say = ("python3.9", "-c", "import sys; print(sys.executable)")
     python = str(session.run(*say, external=True, silent=True)).strip()
-    source = {"PYTHONPATH": str(HERE / "packages/rocsteady-train/src")}
+    source = {"PYTHONPATH": str(HERE / "packages/rocsteady_train/src")}
     session.run(python, "tests/import_all.py", "rocsteady_train", external=True, env=source)
     env = {TRAINING_PYTHON: python}
     session.run("pytest", "--quiet", "tests/inside/test_start.py", *session.posargs, env=env)
@@ -334,7 +334,7 @@ def release(session: nox.Session) -> None:
 
 def _check_versions(session: nox.Session) -> None:
     """Fail if what must be the same version is not."""
-    command, library = HERE / "packages" / "rocsteady", HERE / "packages" / "rocsteady-train"
+    command, library = HERE / "packages" / "rocsteady", HERE / "packages" / "rocsteady_train"
     told = {
         name: re.findall(pattern, path.read_text(encoding="utf-8"))
         for name, path, pattern in (

@@ -249,7 +249,7 @@ def main() -> None:
     parser.add_argument("--folder", type=Path, help="where to write; else a temporary folder")
     arguments = parser.parse_args()
     if HERE not in os.environ:
-        source = str(Path(__file__).resolve().parents[1] / "packages/rocsteady-train/src")
+        source = str(Path(__file__).resolve().parents[1] / "packages/rocsteady_train/src")
         environment = os.environ | {"PYTHONPATH": source, HERE: "1"}
         os.execve(arguments.python, [arguments.python, *sys.argv], environment)  # noqa: S606
     with tempfile.TemporaryDirectory(dir=arguments.folder) as folder:

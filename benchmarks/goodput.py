@@ -102,7 +102,7 @@ def carry_out(command: list[str], course: Course, python: str) -> Result:
             (folder / "rocsteady.toml").write_text(toml)
         environment = {**os.environ, "HOME": made, "OMP_NUM_THREADS": "1"}
         if "loop" in command:
-            environment["PYTHONPATH"] = str(SCRIPT.parents[1] / "packages/rocsteady-train/src")
+            environment["PYTHONPATH"] = str(SCRIPT.parents[1] / "packages/rocsteady_train/src")
         log = folder / "log"
         began = time.monotonic()
         with log.open("wb") as stream:

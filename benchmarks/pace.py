@@ -102,7 +102,7 @@ def carry_out(kind: str, python: str, steps: int) -> dict[str, Any]:
         folder.mkdir()
         head = f"STEPS, SECONDS, FAILS = {steps}, {SECONDS}, {FAILS_AFTER}\n"
         (folder / "train.py").write_text(head + MEMORY + SCRIPTS[kind])
-        source = Path(__file__).parents[1] / "packages/rocsteady-train/src"
+        source = Path(__file__).parents[1] / "packages/rocsteady_train/src"
         environment = {
             **os.environ,
             "HOME": made,

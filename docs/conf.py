@@ -46,7 +46,7 @@ HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE))
 from gpu_pages import plain, source_line, write, write_gpu_pages  # noqa: E402 - beside this file
 
-SOURCE = HERE.parent / "packages" / "rocsteady-train" / "src" / "rocsteady_train"
+SOURCE = HERE.parent / "packages" / "rocsteady_train" / "src" / "rocsteady_train"
 SEVERITIES = {
     Severity.BLOCKS: "Do not expect training to work until this is fixed.",
     Severity.RISKS: "Training may work, but this is known to slow, hang or corrupt it.",

@@ -66,7 +66,8 @@ def test_what_starts_or_watches_processes_needs_linux(name: str) -> None:
     assert done.stderr == f"error: rocsteady {name} needs Linux or WSL2.\n"
 
 
-IN_TRAINING = Path(__file__).parents[1] / "packages" / "rocsteady-train" / "src"
+PACKAGES = Path(__file__).parents[1] / "packages"
+IN_TRAINING = PACKAGES / "rocsteady_train" / "src"
 SINCE_310 = {"zip": {"strict"}, "dataclass": {"slots", "kw_only"}}
 NAMES_310 = {"pairwise", "orig_argv", "bit_count", "TypeAlias", "ParamSpec", "NoneType"}
 
@@ -87,3 +88,11 @@ def test_what_enters_a_training_process_is_python_3_9() -> None:
             found += [f"{path.name}: {name}" for name in used]
 
     assert found == []
+
+
+def test_pip_takes_no_folder_of_the_checkout_for_a_version() -> None:
+    """It keeps the wheel of NAME-VERSION, and installs it again after the files have changed."""
+    names = [project.parent.name for project in PACKAGES.glob("*/pyproject.toml")]
+
+    assert len(names) == 3
+    assert not [name for name in names if "-" in name]

@@ -34,7 +34,7 @@ from rocsteady.doctor.knowledge.observations import (
 )
 from rocsteady.doctor.knowledge.reader import load_knowledge
 
-PACKAGE = Path(__file__).parents[1] / "packages/rocsteady-knowledge"
+PACKAGE = Path(__file__).parents[1] / "packages/rocsteady_knowledge"
 FOLDER = PACKAGE / "observations"
 COUNTS = PACKAGE / "src/rocsteady_knowledge/data/observations.json"
 SALT = "OBSERVATIONS_SALT"

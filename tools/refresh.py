@@ -30,7 +30,7 @@ from urllib.parse import quote, unquote
 from packaging.specifiers import SpecifierSet
 from packaging.version import InvalidVersion, Version
 
-DATA = Path(__file__).parents[1] / "packages/rocsteady-knowledge/src/rocsteady_knowledge/data"
+DATA = Path(__file__).parents[1] / "packages/rocsteady_knowledge/src/rocsteady_knowledge/data"
 PYTORCH = "https://download.pytorch.org/whl/torch/"
 RELEASES = {
     "PyTorch": "https://api.github.com/repos/pytorch/pytorch/releases?per_page=20",

@@ -124,7 +124,7 @@ def test_both_directions_of_a_difference_are_reported(names: ModuleType, tmp_pat
 
 
 def test_every_module_that_is_hooked_is_in_the_table(names: ModuleType) -> None:
-    inside = ROOT / "packages/rocsteady-train/src/rocsteady_train/inside/sitecustomize.py"
+    inside = ROOT / "packages/rocsteady_train/src/rocsteady_train/inside/sitecustomize.py"
     hooked = set(re.findall(r'"(torch\.[\w.]+)"', inside.read_text()))
     table = names.uses(names.TABLE.read_text())
 

@@ -108,7 +108,7 @@ def project(tmp_path: Path) -> Iterator[Project]:
     made = Project(tmp_path)
     made.program = (sys.executable, "-c", HURRIED)
     made.environment |= {
-        "PYTHONPATH": str(ROOT / "packages" / "rocsteady-train" / "src"),
+        "PYTHONPATH": str(ROOT / "packages" / "rocsteady_train" / "src"),
         "OMP_NUM_THREADS": "1",
     }
     try:

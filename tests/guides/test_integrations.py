@@ -23,7 +23,7 @@ def chosen(framework: str, folder: Path, python: str) -> dict[str, str | None]:
         cwd=folder,
         env={
             **os.environ,
-            "PYTHONPATH": str(ROOT / "packages" / "rocsteady-train" / "src"),
+            "PYTHONPATH": str(ROOT / "packages" / "rocsteady_train" / "src"),
             "OMP_NUM_THREADS": "1",
         },
         capture_output=True,
@@ -93,7 +93,7 @@ def refused(framework: str, folder: Path, python: str, wrong: str) -> tuple[int,
         cwd=folder,
         env={
             **os.environ,
-            "PYTHONPATH": str(ROOT / "packages" / "rocsteady-train" / "src"),
+            "PYTHONPATH": str(ROOT / "packages" / "rocsteady_train" / "src"),
             "OMP_NUM_THREADS": "1",
         },
         capture_output=True,

@@ -29,7 +29,7 @@ def ranks_python(torch_python: str) -> str:
     told = subprocess.run([python, "-c", asks], check=True, capture_output=True, text=True)
     packages = Path(told.stdout.strip())
     (packages / "rocsteady-train.pth").write_text(
-        f"{CHECKOUT / 'packages' / 'rocsteady-train' / 'src'}\n", encoding="utf-8"
+        f"{CHECKOUT / 'packages' / 'rocsteady_train' / 'src'}\n", encoding="utf-8"
     )
     about = packages / "rocsteady_train.dist-info"
     about.mkdir(exist_ok=True)

@@ -74,6 +74,6 @@ def test_nothing_of_ours_is_seen_where_the_training_is(
         "loaded": ["_rocsteady_inside"],
         "listed": [],
         "on the path": [],
-    }
+    }, runs.said
     line = runs.story()
     assert (line["step"], line["run"]["outcome"]) == (7, "done")

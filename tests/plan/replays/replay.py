@@ -56,7 +56,7 @@ class Replay:
         self._command = [self._python, *script]
         if library:
             self.project.environment["PYTHONPATH"] += (
-                f":{ROOT / 'packages' / 'rocsteady-train' / 'src'}"
+                f":{ROOT / 'packages' / 'rocsteady_train' / 'src'}"
             )
 
     def job(self, text: str, *, resumes: bool = True) -> None:
