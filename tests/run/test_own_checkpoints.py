@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from rocsteady.run.checkpoints import Checkpoints
+from rocsteady.run.job.values import Job
 from rocsteady.run.own_checkpoints import own_checkpoints, set_aside, shard_ends, usable
 
 OPTIMIZER = b"\x80\x02}q\x00(X\x05\x00\x00\x00modelX\x0c\x00\x00\x00param_groups."
@@ -183,3 +185,47 @@ def test_what_is_set_aside_is_not_found_by_the_usual_patterns(tmp_path: Path) ->
     for pattern in ("*.pt", "ckpt-*", "checkpoint-*"):
         assert not list(tmp_path.glob(pattern))
     assert not [path for path in tmp_path.iterdir() if path.name.startswith("checkpoint")]
+
+
+@pytest.mark.parametrize("last_at", [1003, 1001])
+def test_lightnings_last_file_is_replaced_by_the_newest_whole_one(
+    tmp_path: Path, last_at: float
+) -> None:
+    script = """
+import lightning
+trainer = lightning.Trainer()
+trainer.fit(model, ckpt_path="last")
+"""
+    (tmp_path / "train.py").write_text(script)
+    whole = saved(tmp_path / "checkpoints/epoch=1-step=40.ckpt", at=1002)
+    last = saved(tmp_path / "checkpoints/last.ckpt")
+    cut(last, at=last_at)
+    before = last.read_bytes()
+    job, records = Job(command=("python", "train.py")), tmp_path / ".rocsteady"
+    checkpoints = Checkpoints(job, tmp_path, records, None, began=900.0)
+
+    (announced,) = checkpoints.take_stock()
+
+    assert "epoch=1-step=40.ckpt" in announced
+    assert last.read_bytes() == whole.read_bytes()
+    assert last.stat().st_mtime == whole.stat().st_mtime
+    assert (tmp_path / "checkpoints/.last.ckpt.broken").read_bytes() == before
+
+
+def test_the_last_file_of_another_script_is_not_replaced(tmp_path: Path) -> None:
+    script = """
+import torch
+state = torch.load("last.pt") if os.path.exists("last.pt") else None
+if state:
+    optimizer.load_state_dict(state["optimizer"])
+    step = state["step"]
+"""
+    (tmp_path / "train.py").write_text(script)
+    saved(tmp_path / "snapshot.pt", at=1001)
+    cut(saved(tmp_path / "last.pt"), at=1002)
+    job, records = Job(command=("python", "train.py")), tmp_path / ".rocsteady"
+    checkpoints = Checkpoints(job, tmp_path, records, None, began=900.0)
+
+    assert checkpoints.take_stock()
+
+    assert not (tmp_path / "last.pt").exists()

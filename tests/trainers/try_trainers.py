@@ -31,8 +31,9 @@ PROJECTS = HERE / "projects"
 TORCH = ("torch==2.13.0", "numpy>=2,<3")
 TORCHVISION = "torchvision==0.28.0"
 WITHIN = 420.0  # seconds for one run
-HEALTHY, KILL, HANG, CUT, INIT = "healthy", "kill", "hang", "cut", "init"
-SCENARIOS = (HEALTHY, KILL, HANG, CUT, INIT)
+HEALTHY, KILL, HANG, CUT = "healthy", "kill", "hang", "cut"
+INIT, INIT_HANG, DRILL = "init", "init-hang", "drill"
+SCENARIOS = (HEALTHY, KILL, HANG, CUT, INIT, INIT_HANG, DRILL)
 
 
 class Trainer(NamedTuple):
@@ -47,7 +48,7 @@ class Trainer(NamedTuple):
     final: str = "final*"  # what must be there at the end
     make: str = ""  # a script that makes model and data
     prepare: str = ""  # a command, after that
-    loader: bool = True  # it uses torch's loader with workers
+    loader: bool = True  # it uses torch's loader with workers; else it hangs in backward
     within: float = WITHIN
 
 
@@ -83,10 +84,9 @@ TRAINERS = (
         "torchrun, 2 ranks",
         "hf",
         "torchrun --nproc-per-node 2 train.py",
-        "hf-own",
-        "out/checkpoint-*",
-        108,
-        make=MODEL,
+        "torchrun",
+        "checkpoints/epoch_*.pt",
+        150,
     ),
     Trainer(
         "TRL",
@@ -156,6 +156,15 @@ TRAINERS = (
         150,
         loader=False,
     ),
+    Trainer(
+        "Ray Train",
+        "deepspeed",
+        "python train.py",
+        "ray",
+        "results/tiny/checkpoint_*",
+        120,
+        loader=False,
+    ),
 )
 PACKAGES = {
     "hf": ("transformers==5.23.0", "accelerate==1.15.0", "trl==1.16.0", "datasets",
@@ -165,7 +174,7 @@ PACKAGES = {
     "llamafactory": ("llamafactory==0.9.5", TORCHVISION),
     "axolotl": ("axolotl==0.19.0", "multiprocess==0.70.16"),
     "nnunet": ("nnunetv2==2.8.1", TORCHVISION),
-    "deepspeed": ("setuptools", "wheel", "ninja", "deepspeed==0.19.8"),
+    "deepspeed": ("setuptools", "wheel", "ninja", "deepspeed==0.19.8", "ray[train]"),
 }  # fmt: skip
 
 
@@ -186,7 +195,8 @@ def make_environment(folder: Path) -> None:
     site = next((folder / "lib").glob("python3*")) / "site-packages"
     shutil.copy(PROJECTS / "trial_hook.py", site / "trainer_trial_hook.py")
     (site / "trainer_trial.pth").write_text("import trainer_trial_hook\n")
-    if folder.name == "llamafactory":
+    if folder.name == "llamafactory":  # PyPI's does not load beside a CPU build of torch
+        subprocess.run([python, "-m", "pip", "uninstall", "-qy", "torchaudio"], check=True)
         (site / "torchaudio").mkdir(exist_ok=True)
         (site / "torchaudio/__init__.py").touch()
     ready.touch()
@@ -218,13 +228,18 @@ class Trial:
         more = dict(self.environment)
         if harm == HANG:
             marker = self.home / "hung"
-            more["TRAINER_TRIAL"] = f"{self.folder / self.trainer.checkpoints}{os.pathsep}{marker}"
+            place = "worker" if self.trainer.loader else "backward"
+            trial = (str(self.folder / self.trainer.checkpoints), str(marker), place)
+            more["TRAINER_TRIAL"] = os.pathsep.join(trial)
         words = [] if job else ["--", *self.trainer.command.split()]
         return self._run([rocsteady(), "run", "--name", "trial", *words], more, harm)
 
     def init(self) -> Ended:
         words = ["init", "--yes", "--seconds", "5", "--", *self.trainer.command.split()]
         return self._run([rocsteady(), *words])
+
+    def drill(self) -> Ended:
+        return self._run([rocsteady(), "drill", "--yes", "--", *self.trainer.command.split()])
 
     def _run(
         self, command: list[str], environment: dict[str, str] | None = None, harm: str = ""
@@ -383,12 +398,20 @@ def try_one(trainer: Trainer, scenario: str, environments: Path, template: Path)
                 found["plain_err"] = (trial.home / "err.log").read_text()[-1500:]
             trial.close()
             trial = Trial(trainer, environments, template)
-        if scenario == INIT:
+        if scenario == DRILL:
+            drilled = trial.drill()
+            return found | {
+                "code": drilled.code, "seconds": round(drilled.seconds, 1),
+                "said": drilled.output.splitlines(),
+                "err": (trial.home / "err.log").read_text()[-3000:],
+            }  # fmt: skip
+        if scenario in (INIT, INIT_HANG):
             made = trial.init()
             job = trial.folder / "rocsteady.toml"
             text = job.read_text() if job.exists() else ""
             found |= {"init_code": made.code, "job": text[text.find("[resume]") - 300 :]}
-        ended = trial.supervised(harm=KILL if scenario == INIT else scenario, job=scenario == INIT)
+        harm = {INIT: KILL, INIT_HANG: HANG}.get(scenario, scenario)
+        ended = trial.supervised(harm=harm, job=harm != scenario)
         report = trial.report()
         found |= {
             "code": ended.code,
@@ -437,13 +460,13 @@ def results_in(path: Path | None) -> Iterator[dict[str, Any]]:
 
 def table(results: list[dict[str, Any]]) -> Iterator[str]:
     """Yield the lines of a table in Markdown, a row for each trainer."""
-    yield "| trainer | undisturbed | killed | a data worker hung | newest checkpoint cut | init |"
-    yield "|---|---|---|---|---|---|"
+    yield "| trainer | undisturbed | killed | hung | newest cut | init, killed | init, hung |"
+    yield "|---|---|---|---|---|---|---|"
     for trainer in TRAINERS:
         found = {it["scenario"]: it for it in results if it["trainer"] == trainer.name}
         if found:
             plain = found.get(HEALTHY, {}).get("plain_weights", "")
-            cells = [_cell(found[each], plain) if each in found else "-" for each in SCENARIOS]
+            cells = [_cell(found[each], plain) if each in found else "-" for each in SCENARIOS[:-1]]
             yield f"| {trainer.name} | {' | '.join(cells)} |"
 
 
@@ -454,8 +477,8 @@ def _cell(result: dict[str, Any], plain: str) -> str:
         return f"no: exit code {result['code']}, {result['attempts']} attempts"
     steps = re.search(r"([\d,]+)(?:/[\d,]+)? steps|step ([\d,]+)", ends[-1])
     counted = (steps[1] or steps[2]) if steps else "?"
-    if result["scenario"] == HANG and not result["hung"]:
-        return "no worker hung"
+    if result["scenario"] in (HANG, INIT_HANG) and not result["hung"]:
+        return "nothing hung"
     resumed = "" if result["scenario"] == HEALTHY else "resumed, "
     if resumed and result["attempts"] == 1:
         return "one attempt"
@@ -485,7 +508,6 @@ def main() -> None:
             break
         make_environment(args.environments / trainer.environment)
         wanted = [each for each in args.only.split(",") if (trainer.name, each) not in done]
-        wanted = [each for each in wanted if trainer.loader or each != HANG]
         if not wanted:
             continue
         template = make_template(trainer, args.environments)

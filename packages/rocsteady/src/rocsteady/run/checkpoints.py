@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import glob
 from collections.abc import Iterable, Iterator
+from fnmatch import fnmatchcase
 from itertools import chain
 from pathlib import Path
 
@@ -35,6 +36,7 @@ from rocsteady.run.own_checkpoints import (
     checkpoints_in,
     holder,
     own_checkpoints,
+    put_in_place,
     set_aside,
     usable,
     without_files,
@@ -149,8 +151,12 @@ class Checkpoints:
         moved = []
         for each in found:
             newest = not good or each.written > good[0].written
-            if each.cut_off and newest and (target := set_aside(self.folder, each.path)):
-                moved.append(f"{each.path} {each.wrong}: moved to {target}.")
+            is_last = any(fnmatchcase(each.path.name, name) for name in self.method.last)
+            taken = newest or is_last  # by the script, if it stays
+            if each.cut_off and taken and (target := set_aside(self.folder, each.path)):
+                source = put_in_place(self.folder, each.path, good) if is_last else None
+                instead = f"; {source} was copied in its place" if source else ""
+                moved.append(f"{each.path} {each.wrong}: moved to {target}{instead}.")
         if self.method.how is not How.COMMAND:
             self._take_up(good if self._can_prove(end) else ())
         return tuple(moved)

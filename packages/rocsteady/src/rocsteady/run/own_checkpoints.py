@@ -11,6 +11,7 @@ import contextlib
 import json
 import pickletools
 import re
+import shutil
 import struct
 import zipfile
 from collections.abc import Iterable, Iterator
@@ -117,6 +118,24 @@ def set_aside(folder: Path, path: Path) -> Path | None:
     with contextlib.suppress(OSError):
         (folder / path).rename(folder / target)
         return target
+    return None
+
+
+def put_in_place(folder: Path, path: Path, whole: Iterable[OwnCheckpoint]) -> Path | None:
+    """Copy the first whole file beside one that was set aside to its name; return which that was.
+
+    For a file that only repeats the newest of those beside it, and that a script asks for by name.
+    """
+    beside = (each.path for each in whole if each.path.parent == path.parent)
+    source = next((each for each in beside if (folder / each).is_file()), None)
+    if source is None:
+        return None
+    part = folder / path.with_name(f".{path.name}.part")
+    with contextlib.suppress(OSError):
+        shutil.copy2(folder / source, part)
+        part.rename(folder / path)
+        return source
+    part.unlink(missing_ok=True)
     return None
 
 

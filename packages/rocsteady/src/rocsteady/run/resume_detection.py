@@ -86,6 +86,7 @@ class ResumeMethod(Value, frozen=True, kw_only=True):
     checkpoints: tuple[str, ...] = ()  # patterns, as far as they are known without a run
     untried: bool = False  # of a trainer whose source was only read
     complete: tuple[str, ...] = ()  # what a checkpoint has, or it is cut off: "checkpoint-*/state"
+    last: tuple[str, ...] = ()  # names of the file that repeats the newest of those beside it
 
     @property
     def inferred(self) -> bool:
@@ -158,7 +159,12 @@ def _with_library(method: ResumeMethod, library: Trainer, settings: _Settings) -
         return _unknown(f"{library.name}: {prevented}")
     if method.how is How.UNKNOWN:
         return _unknown(method.why_not or f"{library.name}: {library.hint}")
-    return replace(method, checkpoints=settings.checkpoints(library), complete=library.complete)
+    return replace(
+        method,
+        checkpoints=settings.checkpoints(library),
+        complete=library.complete,
+        last=library.last,
+    )
 
 
 class _Settings:

@@ -38,6 +38,7 @@ class Trainer(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
     default_output: str = ""
     checkpoints: tuple[str, ...] = ()  # patterns; "{output}" is that folder
     complete: tuple[str, ...] = ()  # the file that is written last: "checkpoint-*/state.json"
+    last: tuple[str, ...] = ()  # names of the file that repeats the newest of those beside it
     arguments: tuple[str, ...] = ()
     itself: bool = False  # it resumes without being told
     cannot: str = ""
