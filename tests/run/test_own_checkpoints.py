@@ -8,11 +8,15 @@ import pickle
 import struct
 import zipfile
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
+from msgspec.structs import replace
 
 from rocsteady.run.checkpoints import Checkpoints
-from rocsteady.run.job.values import Job
+from rocsteady.run.job.done_when import pointed_to
+from rocsteady.run.job.values import CHECKPOINT, Job, Resume
 from rocsteady.run.own_checkpoints import own_checkpoints, set_aside, shard_ends, usable
 
 OPTIMIZER = b"\x80\x02}q\x00(X\x05\x00\x00\x00modelX\x0c\x00\x00\x00param_groups."
@@ -150,6 +154,67 @@ def test_deepspeed_is_told_the_folder_that_has_the_pointer(tmp_path: Path) -> No
     assert chosen(tmp_path) == ["ds"]
 
 
+def deepspeed(folder: Path) -> Job:
+    """Write a script with DeepSpeed's engine, and two of its checkpoints, the newer one cut off."""
+    script = """
+import argparse, deepspeed
+parser = argparse.ArgumentParser()
+parser.add_argument("--load_dir")
+args = parser.parse_args()
+if args.load_dir:
+    engine.load_checkpoint(args.load_dir)
+while engine.global_steps < 100:
+    engine.step()
+    engine.save_checkpoint("ds")
+"""
+    (folder / "train.py").write_text(script)
+    saved(folder / "ds/global_step20/mp_rank_00_model_states.pt", at=1001)
+    os.utime(folder / "ds/global_step20", (1001, 1001))
+    cut(saved(folder / "ds/global_step40/mp_rank_00_model_states.pt"), at=1002)
+    other(folder / "ds/latest", b"global_step40", at=1002)
+    return Job(command=("deepspeed", "train.py"))
+
+
+@pytest.mark.parametrize("by_job_file", [False, True])
+def test_deepspeeds_pointer_names_the_newest_whole_one(
+    tmp_path: Path, *, by_job_file: bool
+) -> None:
+    job, end = deepspeed(tmp_path), None
+    if by_job_file:
+        resume = Resume(arguments=("--load_dir", CHECKPOINT), checkpoints=("ds",))
+        job, end = replace(job, resume=resume), cast("Any", SimpleNamespace())
+    checkpoints = Checkpoints(job, tmp_path, tmp_path / ".rocsteady", None, began=900.0)
+
+    (announced,) = checkpoints.take_stock(end)
+
+    assert "global_step20" in announced
+    assert (tmp_path / "ds/latest").read_text() == "global_step20"
+    assert (tmp_path / "ds/.global_step40.broken/mp_rank_00_model_states.pt").exists()
+    newest = checkpoints.newest()
+    assert newest is not None
+    assert newest.path == Path("ds")
+    assert checkpoints.step_of(newest, (0, 0)).least == 20
+    assert not checkpoints.take_stock(end), "only once"
+
+
+def test_a_checkpoint_that_no_pointer_names_yet_does_no_harm(tmp_path: Path) -> None:
+    job = deepspeed(tmp_path)
+    other(tmp_path / "ds/latest", b"global_step20", at=1001)
+    checkpoints = Checkpoints(job, tmp_path, tmp_path / ".rocsteady", None, began=900.0)
+
+    assert not checkpoints.take_stock()
+    assert checkpoints.newest() is not None
+
+
+@pytest.mark.parametrize("name", [b"", b".", b"..", b"loop", b"gone", b"a/b", b"\xff"])
+def test_a_pointer_to_nowhere_is_none(tmp_path: Path, name: bytes) -> None:
+    (tmp_path / "loop").symlink_to(tmp_path)
+    (tmp_path / "a/b").mkdir(parents=True)
+    other(tmp_path / "latest", name)
+
+    assert pointed_to(tmp_path) is None
+
+
 def test_a_file_without_its_end_is_cut_off(tmp_path: Path) -> None:
     saved(tmp_path / "a.pt", at=1001)
     cut(saved(tmp_path / "b.pt"), at=1002)
@@ -184,6 +249,8 @@ def test_what_is_set_aside_is_not_found_by_the_usual_patterns(tmp_path: Path) ->
 
     for pattern in ("*.pt", "ckpt-*", "checkpoint-*"):
         assert not list(tmp_path.glob(pattern))
+    saved(tmp_path / ".checkpoint-40.broken/optimizer.pt")
+    assert not own_checkpoints(tmp_path, 900)
     assert not [path for path in tmp_path.iterdir() if path.name.startswith("checkpoint")]
 
 

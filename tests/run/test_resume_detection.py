@@ -337,6 +337,75 @@ def test_a_script_of_the_users_own_with_a_trainers_name_is_no_trainer(tmp_path: 
     assert method.how is How.UNKNOWN
 
 
+DEEPSPEED = """
+import argparse, deepspeed
+parser = argparse.ArgumentParser()
+parser.add_argument("--load_dir")
+args = parser.parse_args()
+engine = deepspeed.initialize()[0]
+if args.load_dir:
+    engine.load_checkpoint(args.load_dir)
+{loop}:
+    engine.step()
+"""
+RAY = """
+import os, torch
+import ray.train
+from ray.train.torch import TorchTrainer
+
+def train(config):
+    first, checkpoint = 0, ray.train.get_checkpoint()
+    if checkpoint:
+        with checkpoint.as_directory() as folder:
+            state = torch.load(os.path.join(folder, "state.pt"))
+        optimizer.load_state_dict(state["optimizer"])
+        first = state["epoch"] + 1
+    for epoch in range(first, 9):
+        optimizer.step()
+
+TorchTrainer(train, run_config=RunConfig({config})).fit()
+"""
+
+
+@pytest.mark.parametrize(
+    ("loop", "counted"),
+    [
+        ("while engine.global_steps < 9", True),
+        ("for step in range(engine.global_steps, 9)", True),
+        ("first = engine.global_steps\nfor step in range(first, 9)", True),
+        ("while step < engine.train_batch_size()", False),
+        ("for step in range(9)", False),
+    ],
+)
+def test_a_loop_may_begin_where_deepspeeds_engine_says(
+    tmp_path: Path, loop: str, *, counted: bool
+) -> None:
+    (tmp_path / "train.py").write_text(DEEPSPEED.format(loop=loop))
+
+    method = detect_resume(("deepspeed", "--num_gpus", "1", "train.py"), tmp_path)
+
+    assert (method.how is How.OPTION) is counted
+
+
+@pytest.mark.parametrize(
+    ("config", "told"),
+    [
+        ('name="tiny", storage_path="/data/results"', ""),
+        ('name="tiny"', ""),
+        ('storage_path="/data/results"', "name"),
+    ],
+)
+def test_ray_goes_on_where_a_run_of_the_same_name_ended(
+    tmp_path: Path, config: str, told: str
+) -> None:
+    (tmp_path / "train.py").write_text(RAY.format(config=config))
+
+    method = detect_resume(("python", "train.py"), tmp_path)
+
+    assert method.how is (How.UNKNOWN if told else How.ITSELF)
+    assert told in method.why_not
+
+
 HF = """
 from transformers import Trainer, TrainingArguments
 trainer = Trainer(model, TrainingArguments(output_dir="out", save_strategy={strategy!r}))

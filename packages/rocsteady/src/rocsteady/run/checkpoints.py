@@ -37,6 +37,7 @@ from rocsteady.run.own_checkpoints import (
     holder,
     own_checkpoints,
     put_in_place,
+    repoint,
     set_aside,
     usable,
     without_files,
@@ -141,14 +142,16 @@ class Checkpoints:
         Returns what is to be announced: checkpoints that are cut off are moved out of the way.
         """
         if self.method.how is How.UNKNOWN:
-            return ()
+            named = find_checkpoints(self.job.resume, self.folder) if end else ()
+            return tuple(said for each in named if (said := repoint(self.folder, Path(each.path))))
         self._not_seen = None
         if self.gone is not None:  # what is known of them stays
             self._not_seen = (end,)
             return ()
         found = self._written()
+        moved = [said for each in found if (said := repoint(self.folder, each.path))]
+        found = self._written() if moved else found
         good = usable(found)
-        moved = []
         for each in found:
             newest = not good or each.written > good[0].written
             is_last = any(fnmatchcase(each.path.name, name) for name in self.method.last)

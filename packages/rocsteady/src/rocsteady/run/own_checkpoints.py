@@ -27,8 +27,9 @@ from rocsteady_train.untrusted_file import read_head
 from rocsteady.errors import RocsteadyError
 from rocsteady.model import Value
 from rocsteady.run.backup import CLOCK_GRAIN, written_files
-from rocsteady.run.job.done_when import kind_of, what_is_wrong
+from rocsteady.run.job.done_when import POINTER, kind_of, pointed_to, what_is_wrong
 from rocsteady.run.job.torch_file import pickles_in
+from rocsteady.system.atomic_file import write_whole
 
 LENGTH = struct.Struct("<Q")  # of the header of a safetensors file
 PICKLE_LIMIT = 64 << 20  # bytes that are searched
@@ -36,7 +37,6 @@ SUFFIXES = MODELS | TORCH_SAVED | {".tar", ".distcp"}
 OTHER_SUFFIXES = {"", ".bin", ".chk", ".ckp", ".dat", ".model", ".save", ".state"}
 STEP_FOLDER = re.compile(r"(?:checkpoint|ckpt|step|epoch|iter|global_step)[-_=]?[0-9]+|.*-state")
 IN_FOLDERS = (".metadata", "trainer_state.json", "train_state.json", "random_states_0.pkl")
-POINTER = "latest"  # of DeepSpeed: a file that names the newest of the folders beside it
 # What an optimizer's state has, or a key that stands for it: "opt", "opt_state", "opt.state.0". Of
 # a pickle a string is preceded by its length, in one byte or four.
 _STATE = re.compile(
@@ -46,6 +46,7 @@ _STATE = re.compile(
 )
 MAX_ENTRIES = 10_000  # of a folder
 BEST = re.compile(r"(?i)best")
+_SET_ASIDE = re.compile(r"\..+\.broken")
 
 
 class OwnCheckpoint(Value, frozen=True, kw_only=True):
@@ -121,6 +122,24 @@ def set_aside(folder: Path, path: Path) -> Path | None:
     return None
 
 
+def repoint(folder: Path, path: Path) -> str:
+    """Have a folder name its newest whole checkpoint, if the one that it names is cut off.
+
+    Returns what is to be announced; "": there was nothing to do.
+    """
+    pointed = pointed_to(folder / path)
+    if pointed is None or not (wrong := _wrong(pointed)):
+        return ""
+    others = [each for each in (folder / path).iterdir() if _is_step_folder(each)]
+    others.sort(key=lambda each: each.stat().st_mtime_ns, reverse=True)
+    whole = next((each for each in others if each != pointed and not _wrong(each)), None)
+    if whole is None or not (target := set_aside(folder, path / pointed.name)):
+        return ""
+    write_whole(folder / path / POINTER, whole.name.encode())
+    named = f"{path / POINTER} names {whole.name} now"
+    return f"{path / pointed.name} {wrong}: moved to {target}; {named}."
+
+
 def put_in_place(folder: Path, path: Path, whole: Iterable[OwnCheckpoint]) -> Path | None:
     """Copy the first whole file beside one that was set aside to its name; return which that was.
 
@@ -147,6 +166,8 @@ def is_checkpoint_file(path: Path) -> bool:
 def _units(written: Iterable[Path], folder: Path) -> Iterator[Path]:
     """Yield the files, or the folders that are one checkpoint."""
     for path in written:
+        if any(_SET_ASIDE.fullmatch(name) for name in path.relative_to(folder).parts):
+            continue
         above = [each for each in path.parents if each != folder and each.is_relative_to(folder)]
         unit = next((each for each in reversed(above) if _is_step_folder(each)), None)
         if unit is not None:
@@ -172,7 +193,8 @@ def _is_step_folder(folder: Path) -> bool:
 
 def _judged(path: Path, folder: Path) -> OwnCheckpoint | None:
     try:
-        files = [each for each in path.rglob("*") if each.is_file()] if path.is_dir() else [path]
+        place = pointed_to(path) or path
+        files = [each for each in place.rglob("*") if each.is_file()] if path.is_dir() else [path]
         written = max(each.stat().st_mtime_ns for each in files)
         wrong = _wrong(path)
         return OwnCheckpoint(
@@ -192,6 +214,7 @@ def _wrong(path: Path) -> str:
         return wrong_with_model(path) if is_zip else what_is_wrong(path, kind_of(path))
     if wrong := what_is_wrong(path, kind_of(path)):
         return wrong
+    path = pointed_to(path) or path
     names = {each.name for each in path.iterdir()}
     if any(name.endswith(".distcp") for name in names) and ".metadata" not in names:
         return "has no .metadata, which is written last"

@@ -34,6 +34,7 @@ _OTHER_OPTIONS = re.compile(
 )
 _COUNTER = re.compile(r"(?i)epoch|step|iter|batch|round|update|done|progress|seen")
 _FIRST = re.compile(r"(?i)epoch|step|iter|start|begin|done|first|round")
+_OWN_COUNT = re.compile(r"(?:global_|current_|completed_)?(?:step|epoch|iteration)s?")
 _OPTIMIZER = re.compile(r"(?i)opt")
 _CHECKPOINT_NAME = re.compile(r"(?i)(checkpoint|ckpt|last|latest|snapshot|state)")
 _CHECKPOINT_FILE = re.compile(r"[\w./-]+\.(pt|pth|ckpt|tar)")
@@ -41,8 +42,8 @@ CONTINUES = ("resume", "latest", "last", "auto", "continue")  # what an option i
 # What asks whether there is a checkpoint.
 LOOKS = frozenset([
     "exists", "isfile", "is_file", "isdir", "is_dir", "glob", "rglob", "iglob", "listdir",
-    "iterdir", "scandir", "get_last_checkpoint", "latest_checkpoint", "last_checkpoint",
-    "FileNotFoundError", "OSError", "IOError",
+    "iterdir", "scandir", "get_last_checkpoint", "get_checkpoint", "latest_checkpoint",
+    "last_checkpoint", "FileNotFoundError", "OSError", "IOError",
 ])  # fmt: skip
 OF_TIME = frozenset([
     "now", "utcnow", "today", "strftime", "time", "time_ns", "getpid", "uuid1", "uuid4",
@@ -461,8 +462,9 @@ class _Detection:
         if load.whole:
             return True
         results = self._results(load)
-        library = _last(load.call.func) in LIBRARY_LOADS
-        return (library or self._restores_optimizer(load, results)) and self._counts(results, load)
+        if _last(load.call.func) in LIBRARY_LOADS:
+            return self._counts(results, load) or self._counts_itself(load)
+        return self._restores_optimizer(load, results) and self._counts(results, load)
 
     def _results(self, load: Load) -> frozenset[str]:
         """Return the names that hold what was loaded."""
@@ -536,6 +538,27 @@ class _Detection:
                 return True
             if targets & results & self._bounds:
                 return True
+        return False
+
+    def _counts_itself(self, load: Load) -> bool:
+        """Return whether a loop begins where that says which was loaded into: engine.global_steps.
+
+        Names are followed no further: an Accelerator has no such count, and all comes from it.
+        """
+        function = load.call.func
+        loaded = ast.unparse(function.value) if isinstance(function, ast.Attribute) else ""
+        for node in self._program.nodes:
+            if not isinstance(node, ast.Attribute) or ast.unparse(node.value) != loaded:
+                continue
+            for each in self._program.above(node) if _OWN_COUNT.fullmatch(node.attr) else ():
+                if isinstance(each, ast.While) and node in ast.walk(each.test):
+                    return True
+                if isinstance(each, ast.Call) and _last(each.func) == "range":
+                    return True
+                if isinstance(each, ast.Assign):
+                    return any(_targets(target) & self._bounds for target in each.targets)
+                if isinstance(each, ast.stmt):
+                    break
         return False
 
     @cached_property

@@ -16,7 +16,7 @@ from pathlib import Path
 from rocsteady_train.checkpoints import folder as checkpoint_folder
 from rocsteady_train.checkpoints import integrity as file_integrity
 from rocsteady_train.checkpoints.folder import BrokenError
-from rocsteady_train.untrusted_file import open_regular
+from rocsteady_train.untrusted_file import open_regular, read_head
 
 from rocsteady.model import Value
 from rocsteady.run.job.metric_goals import NotFoundError, number_of, reached
@@ -27,6 +27,8 @@ CLOCK_GRAIN = 0.02  # seconds; a file's time comes from a coarser clock than our
 MATCHES_LIMIT = 100_000
 LOG_CHUNK = 1024 * 1024  # bytes
 HASH_LIMIT = 16 * 1024 * 1024 * 1024  # bytes of a checkpoint of ours; of larger ones the sizes
+POINTER = "latest"  # of DeepSpeed: a file that names the newest of the folders beside it
+NAME_LIMIT = 256  # bytes
 _JUDGES = {
     FileKind.MODEL: file_integrity.wrong_with_model,
     FileKind.JSON: file_integrity.wrong_with_json,
@@ -213,11 +215,24 @@ def what_is_wrong(path: Path, kind: FileKind) -> str:
         if kind is not FileKind.JSON and path.is_dir():
             if checkpoint_folder.is_ours(path):
                 return _wrong_with_ours(path)
+            if (pointed := pointed_to(path)) and (wrong := what_is_wrong(pointed, kind)):
+                return f"names {pointed.name}, which {wrong}"
             if wrong := file_integrity.wrong_with_files_in(path):
                 return wrong
         return _JUDGES[kind](path)
     except OSError as error:
         return f"cannot be read: {error.strerror or error}"
+
+
+def pointed_to(folder: Path) -> Path | None:
+    """Return the folder that a file in this one names as the newest, as DeepSpeed does."""
+    try:
+        name = read_head(folder / POINTER, NAME_LIMIT).decode().strip()
+    except (OSError, UnicodeDecodeError):
+        return None
+    pointed = folder / name
+    inside = Path(name).name == name not in ("", "..") and not pointed.is_symlink()
+    return pointed if inside and pointed.is_dir() else None
 
 
 def kind_of(path: Path) -> FileKind:

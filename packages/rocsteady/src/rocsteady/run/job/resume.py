@@ -18,7 +18,7 @@ from rocsteady_train.untrusted_file import read_head, read_regular
 
 from rocsteady.errors import JobError
 from rocsteady.model import Value
-from rocsteady.run.job.done_when import kind_of, matches, what_is_wrong
+from rocsteady.run.job.done_when import kind_of, matches, pointed_to, what_is_wrong
 from rocsteady.run.job.torch_file import pickles_in
 from rocsteady.run.job.values import CHECKPOINT, Job, Resume
 from rocsteady.system.atomic_file import write_whole
@@ -103,6 +103,8 @@ def checkpoint_number(folder: Path, path: Path) -> CheckpointNumber | None:
 
     The name of the job's own ``folder`` says nothing.
     """
+    if pointed := pointed_to(folder / path):
+        path /= pointed.name
     name = path.stem if path.suffix and not (folder / path).is_dir() else path.name
     named = _number_in(name) or _number_in(path.parent.name)
     if named is not None and named.unit == STEP:
