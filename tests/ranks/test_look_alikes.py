@@ -25,6 +25,11 @@ SECONDS = float(os.environ.get("ROCSTEADY_LOOK_ALIKE_SECONDS", "45"))
 WITHIN = 600.0  # seconds, on a machine that has other things to do
 PIECES = 4
 RANKS = {"uneven": 4}
+JOBS = (
+    "uneven", "validates", "downloads", "is slow", "compiles", "saves", "loader",
+    "monitored barrier", "objects", "scatters", "pipeline", "spawns", "calls", "file lock",
+    "saves beside", "fsdp", "no sync", "unused", "workers", "starts late",
+)  # fmt: skip
 
 
 @pytest.fixture
@@ -65,9 +70,7 @@ def stop_and_continue(torchrun: Torchrun, rank: int) -> None:
             time.sleep(1.0)
 
 
-@pytest.mark.parametrize(
-    "what", ["uneven", "validates", "downloads", "is slow", "compiles", "saves", "loader"]
-)
+@pytest.mark.parametrize("what", JOBS)
 def test_a_rank_that_only_takes_long_is_left_alone(
     what: str, tmp_path: Path, ranks_python: str, slow_url: str
 ) -> None:

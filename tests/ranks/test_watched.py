@@ -180,7 +180,8 @@ def test_what_no_restart_can_help_ends_the_job(start: Starts) -> None:
     torchrun = start(100)
     assert torchrun.until(lambda: bool(torchrun.told("saved"))), torchrun.said()
 
-    (torchrun.folder / "last.pt").write_bytes(b"")  # the next generation cannot load it
+    # The next generation cannot load it. It was not cut off, so nobody may move it out of the way.
+    (torchrun.folder / "last.pt").write_bytes(b"overwritten by something else")
     inject(torchrun, "kill", 0)
 
     assert ended(torchrun) == 76, torchrun.said()

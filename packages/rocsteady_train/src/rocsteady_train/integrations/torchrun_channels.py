@@ -355,13 +355,13 @@ class StandStill:
         try:
             pids = frozenset(_below(self._agent))
             threads = [task for pid in pids for task in Path(f"/proc/{pid}/task").iterdir()]
-            seen = [_thread(task) for task in threads]
+            seen = [found for task in threads if (found := _thread(task)) is not None]
         except (OSError, ValueError, IndexError):  # one has just ended, or may not be read
             return False
         used = sum(seconds for _, seconds in seen)
         (at, before, same), self._before = self._before, (now, used, pids)
         idle = pids == same and (used - before) / max(now - at, 1e-9) < IDLE_SHARE
-        return bool(pids) and idle and all(waits for waits, _ in seen)
+        return bool(seen) and idle and all(waits for waits, _ in seen)
 
 
 def _below(pid: int) -> list[int]:
@@ -369,10 +369,15 @@ def _below(pid: int) -> list[int]:
     return [each for child in map(int, children) for each in (child, *_below(child))]
 
 
-def _thread(task: Path) -> tuple[bool, float]:
-    """Return whether a thread waits for a lock or a peer, and the seconds of processor time."""
+def _thread(task: Path) -> tuple[bool, float] | None:
+    """Return whether a thread waits for a lock or a peer, and the seconds of processor time.
+
+    None: it has ended, as the watcher has that nobody waited for yet.
+    """
     name, _, rest = (task / "stat").read_text().partition(" (")[2].rpartition(") ")
     fields = rest.split()
+    if fields[0] in "ZX":
+        return None
     function = (task / "wchan").read_text()
     waits = fields[0] == "S" and (
         function.startswith("futex")
