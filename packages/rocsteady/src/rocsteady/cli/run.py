@@ -390,6 +390,7 @@ def _allowed(options: RunOptions) -> RunOptions:
         observe=options.observe or policy.mode is Mode.OBSERVE,
         no_remedies=options.no_remedies or not chosen,
         allow=chosen,
+        follows_plan=policy.mode is Mode.FULL,
     )
 
 

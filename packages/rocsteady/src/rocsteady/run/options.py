@@ -95,6 +95,7 @@ class RunOptions(Value, frozen=True, kw_only=True):
     strategy: Strategy = Strategy()  # to start with: that of the option of the plan
     stop: StopRule | None = None  # when that is left for the next
     fallbacks: tuple[Fallback, ...] = ()  # the options after it, best first
+    follows_plan: bool = True  # also when it is resumed; a policy may forbid it
     timing: Timing = Timing()
 
     @property

@@ -21,7 +21,7 @@ from rocsteady.run.job.values import Job
 from rocsteady.run.loop import Supervisor
 from rocsteady.run.machine_at_start import record_machine
 from rocsteady.run.notifications import Notifier, channels, notify_sources
-from rocsteady.run.options import NEVER, RunOptions, load_fallbacks, save_fallbacks
+from rocsteady.run.options import NEVER, Followed, RunOptions, load_fallbacks, save_fallbacks
 from rocsteady.run.processes import start_command
 from rocsteady.run.run_exports import exports_of
 from rocsteady.run.script_facts import script_in
@@ -67,7 +67,7 @@ class RunLauncher:
         if earlier is None:
             remember_run(run, self.journal.place, self.memory)
         if earlier is not None:
-            followed = load_fallbacks(Path(run.folder))
+            followed = load_fallbacks(Path(run.folder)) if options.follows_plan else Followed()
             options = replace(options, stop=followed.stop, fallbacks=followed.fallbacks)
         elif options.fallbacks:
             save_fallbacks(options, Path(run.folder))
