@@ -308,12 +308,14 @@ def build(session: nox.Session) -> None:
 @nox.session
 def release(session: nox.Session) -> None:
     """Build what is published, twice; check it; install it as people do. The result is in dist/."""
-    _install(session, "build", "check-wheel-contents", "cyclonedx-bom", "hatchling>=1.27", "twine")
+    tools = ("build", "check-wheel-contents", "cyclonedx-bom", "hatchling>=1.27", "twine")
+    _install(session, *tools, "--group", "test", *CHECKOUT)
     _check_versions(session)
     dist, elsewhere = HERE / "dist", Path(session.create_tmp()) / "again"
     for folder in (dist, elsewhere):
         shutil.rmtree(folder, ignore_errors=True)
     shutil.copytree(HERE / "packages", elsewhere / "packages")  # another path, other times
+    shutil.copy(HERE / ".gitignore", elsewhere)  # an sdist has the nearest one
     for packages, target in ((HERE / "packages", dist), (elsewhere / "packages", elsewhere)):
         for name in PACKAGES:
             words = ("--no-isolation", "--outdir", str(target), str(packages / name))
@@ -336,7 +338,7 @@ def _check_versions(session: nox.Session) -> None:
     """Fail if what must be the same version is not."""
     command, library = HERE / "packages" / "rocsteady", HERE / "packages" / "rocsteady_train"
     told = {
-        name: re.findall(pattern, path.read_text(encoding="utf-8"))
+        name: re.findall(pattern, path.read_text(encoding="utf-8"), re.MULTILINE)
         for name, path, pattern in (
             ("command", command / "src/rocsteady/__init__.py", r'__version__ = "(.+)"'),
             ("library", library / "src/rocsteady_train/__init__.py", r'__version__ = "(.+)"'),
@@ -375,11 +377,14 @@ def _install_as_people_do(session: nox.Session, dist: Path) -> None:
     if shutil.which("uv"):
         doctor("uvx", "rocsteady")
         (home / "train.py").write_text("import sys; print(sys.prefix)", encoding="utf-8")
+        place = Path(library).parents[1]
+        path = os.pathsep.join((str(place / "bin"), os.environ["PATH"]))
+        # As after `source bin/activate`; nox would put its own environment before it.
+        active = ("env", f"PATH={path}", f"VIRTUAL_ENV={place}")
         words = ("uvx", "rocsteady", "run", "--yes", "--", "python", "train.py")
-        active = {**env, "PATH": f"{Path(library).parent}{os.pathsep}{os.environ['PATH']}"}
         with session.chdir(home):
-            told = session.run(*words, env=active, external=True, silent=True)
-        if str(Path(library).parents[1]) not in str(told):
+            told = session.run(*active, *words, env=env, external=True, silent=True)
+        if str(place) not in str(told):
             session.error(f"uvx rocsteady run took another Python than the active one: {told}")
         session.run("uv", "tool", "install", "rocsteady", external=True, env=env)
         doctor(str(home / ".local/bin/rocsteady"))
