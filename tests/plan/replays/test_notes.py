@@ -138,7 +138,7 @@ def test_note_c_loader_processes_that_hang_now_and_then(replay: Replay, gfx1010:
     assert re.search(r"3 failures in 2[23],\d\d\d steps here \(hang-in-loader\)", as_is.rests_on[0])
     assert as_is.risk is Risk.MEDIUM
     assert "had 3 failures in" in plan.take
-    assert re.search(r"It finishes \d+ d (\d+ h )?before the deadline", " ".join(screen.split()))
+    assert re.search(r"finishes \d+ d (\d+ h )?before the deadline", " ".join(screen.split()))
     assert first.finish is not None
     assert first.finish.early < first.finish.seconds < first.finish.late
     replay.follow(first)

@@ -28,7 +28,7 @@ from rocsteady.plan.chains import chain_of
 from rocsteady.plan.circumstances import Circumstances, Goal, card_of, cores_here, facts_of
 from rocsteady.plan.estimates import CLOUD, Measured, on_recorded, recorded_cpu
 from rocsteady.plan.pace import FailureCost, FailureHistory, finish
-from rocsteady.plan.ranking import GETS_THERE, ranked, recommended, take
+from rocsteady.plan.ranking import GETS_THERE, TIME_FOR_TRIALS, ranked, recommended, take
 from rocsteady.plan.trials import (
     PlanTrials,
     TrialKind,
@@ -155,7 +155,7 @@ class Planner:
         self._results.append(result)
 
     def _leave_out(self, option: Option) -> None:
-        why = "not enough time; use --within to allow more"
+        why = f"no time left: {TIME_FOR_TRIALS}"
         self.not_tried.append(replace(option, basis=Basis.NOT_TRIED, rests_on=(why,)))
 
     def _counts(self, result: TrialResult, option: Option) -> bool:

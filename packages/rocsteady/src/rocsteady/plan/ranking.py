@@ -27,6 +27,8 @@ RECOMMENDED, BEST_ESTIMATE = "Recommended", "Best estimate"
 MANY = 10  # restarts; from here on a plan says how many there will be
 CERTAIN = 0.995
 WORTH_A_WORD = 1.1  # times as long
+TIME_FOR_TRIALS = "trials take at most --within and a tenth of the job"
+NO_COMPARISON = 10.0  # times as long: mostly the time to set it up
 PLAIN = ("gpu", "cpu")  # what a person would do without a plan
 
 
@@ -209,9 +211,9 @@ def _deadline(first: Option, plan: Plan) -> str:
     chance = first.finish.in_time
     if chance >= CERTAIN and plan.deadline is not None:
         spare = plan.deadline - plan.made - first.finish.seconds
-        return f"It finishes {duration(max(0.0, spare))} before the deadline."
+        return f"Option {first.number} finishes {duration(max(0.0, spare))} before the deadline."
     if in_time(first):
-        return f"It has a {100 * chance:.0f} % chance of finishing on time."
+        return f"Option {first.number} has a {100 * chance:.0f} % chance of finishing on time."
     if chance < A_CHANCE:
         return "No option finishes on time; within your limits, this one finishes first."
     return f"No option is certain to be on time; this has the best chance ({100 * chance:.0f} %)."
@@ -257,6 +259,9 @@ def _other(first: Option, plan: Plan) -> str:
 def _how_long(first: Option, second: Option) -> str:
     low, high = _ratios(first, second)
     option = f"Option {second.number}"
+    if low > NO_COMPARISON and first.finish is not None and second.finish is not None:
+        later = duration(second.finish.seconds - first.finish.seconds)
+        return f"{option} finishes {later} later."
     if low > WORTH_A_WORD:
         times = f"{low:.1f}" if high < low * WORTH_A_WORD else f"{low:.1f} to {high:.1f}"
         return f"{option} takes {times} times as long."
@@ -291,4 +296,4 @@ def _untried(plan: Plan) -> str:
     names = [option.title for option in plan.not_tried]
     verb = "were" if len(names) > 1 else "was"
     what = "not measured" if any(it.cut_short for it in plan.not_tried[:2]) else "not tried"
-    return f"{', '.join(names[:2])} {verb} {what}; use --within to allow more time for trials."
+    return f"{', '.join(names[:2])} {verb} {what}; {TIME_FOR_TRIALS}."

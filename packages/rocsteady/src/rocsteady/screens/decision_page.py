@@ -17,6 +17,7 @@ from rocsteady.doctor.knowledge.reader import load_knowledge
 from rocsteady.model import Risk, Value
 from rocsteady.plan.estimates import UNKNOWN_SETUP
 from rocsteady.plan.ranking import in_time, is_rented, too_dear
+from rocsteady.plan.trials import SHARE
 from rocsteady.plan.values import Basis, Finish, Option, Plan
 from rocsteady.report.pages import render_template
 from rocsteady.report.story import UNCONFIRMED
@@ -44,6 +45,7 @@ PROBABILITIES = (
     " estimated option does not work. Ranges are 90 % intervals."
 )
 MORE_TIME = "rocsteady plan --within 15m"
+LONG = 2 * 3600.0  # seconds
 NOT_FOUND = ("torch none", "Python none")
 REASONS = 3  # of a risk
 CARDS = 6  # options that are shown with their pros and cons
@@ -244,7 +246,7 @@ def _today(plan: Plan) -> Iterator[str]:
         yield "Set total in rocsteady.toml and plan again; without it, nothing can be forecast."
     if plan.deadline is None:
         yield "Set deadline in rocsteady.toml and plan again; without one, no option can be late."
-    if plan.not_tried and not plan.machine and plan.recommended:
+    if plan.not_tried and not plan.machine and plan.recommended and _more_can_be_tried(plan):
         yield f"Measure the other options: {MORE_TIME}"
     if plan.machine:
         yield "On the machine itself: rocsteady doctor, then rocsteady plan, which measures."
@@ -254,6 +256,12 @@ def _today(plan: Plan) -> Iterator[str]:
         yield from _first_steps(plan.options[0])
     else:
         yield f"Measure the options, which cannot be compared yet: {_next(plan)}"
+
+
+def _more_can_be_tried(plan: Plan) -> bool:
+    """Return whether trials are not yet the share of the job that they may be."""
+    ends = plan.options[0].finish if plan.options else None
+    return ends is None or plan.trial_seconds < SHARE * ends.seconds
 
 
 def _first_steps(best: Option) -> Iterator[str]:
@@ -267,6 +275,7 @@ def _first_steps(best: Option) -> Iterator[str]:
         yield "Check that the script resumes after a failure: rocsteady drill"
     if best.do:
         yield f"Start option {best.number}: {best.do}"
+    if best.do and (best.finish is None or best.finish.seconds > LONG):
         yield "After an hour, compare its pace and its end with this page: rocsteady status"
 
 
