@@ -254,7 +254,26 @@ def test_injected_faults_and_changed_settings_are_named() -> None:
     told = build_story(facts(messages=(message,), attempts=(record().attempts[0], last)))
 
     assert "injected" in told.happened
-    assert "worker_context=forkserver" in told.happened
+    assert "multiprocessing_context=forkserver" in told.happened
+
+
+def test_what_is_kept_is_the_change_that_is_in_force_and_not_a_restart_after_it() -> None:
+    """A restart by fresh-process changes no setting."""
+    attempts, whole = record().attempts, record()
+    unset = Strategy(variables={"A": None})
+    tries = (
+        replace(attempts[0], strategy=Strategy()),
+        replace(attempts[0], number=2, strategy=unset),
+        replace(attempts[1], number=3, strategy=unset),
+    )
+    decisions = (
+        replace(whole.decisions[0], attempt=1, what="unset-variable"),
+        replace(whole.decisions[0], attempt=2, what="fresh-process"),
+    )
+    told = build_story(facts(attempts=tries, decisions=decisions, incidents=()))
+
+    assert told.next_step.action is Action.KEEP_CHANGE
+    assert told.next_step.command == "unset A"
 
 
 def test_what_to_do_differs_if_the_run_starts_from_the_beginning() -> None:

@@ -378,6 +378,10 @@ def test_the_last_worker_is_another_remedys_affair(situations: Situations) -> No
 
     assert "one worker" in refused("loader-fewer-workers", situation)
     assert applied("loader-inline", situation).workers == 0
+    spawned = situations(
+        "oom-host", loader=situations.loader(), strategy=Strategy(worker_context="spawn")
+    )
+    assert applied("loader-inline", spawned) == Strategy(workers=0)
 
 
 def test_without_a_checkpoint_a_fresh_process_is_refused_and_it_is_said_why(

@@ -247,6 +247,8 @@ def _facts(situation: Situation) -> Facts:
 
 def _with_setting(situation: Situation, setting: Mapping[str, Any]) -> Strategy | Refused:
     changed = msgspec.structs.replace(situation.strategy, **setting)
+    if changed.workers == 0:  # nothing is started that could have a context
+        changed = msgspec.structs.replace(changed, worker_context=None)
     if changed == situation.strategy:
         there = describe_changes(Strategy(), msgspec.convert(setting, Strategy))
         return Refused(why=f"{there} is already in effect")

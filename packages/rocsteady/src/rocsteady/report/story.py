@@ -15,6 +15,7 @@ import msgspec
 
 from rocsteady.doctor.knowledge.values import Fix
 from rocsteady.doctor.values import Brief, Diagnosis
+from rocsteady.failures.difference import describe_changes
 from rocsteady.hangs.wait_set import Waiter
 from rocsteady.model import (
     Failure,
@@ -23,6 +24,7 @@ from rocsteady.model import (
     Outcome,
     RunEvent,
     RunOutcome,
+    Strategy,
     Value,
 )
 from rocsteady.report.series import Plot, gauge_names, phase_seconds, plots
@@ -40,8 +42,6 @@ from rocsteady.wording import duration, inside_a_sentence, plural, result, spare
 
 UNCHANGED = "unchanged"  # settings
 UNCONFIRMED = "rocsteady's authors have not confirmed any of this on AMD hardware."
-SPELLED = {"workers": "num_workers"}  # settings, as PyTorch has them
-SWITCHED = {"True": "on", "False": "off"}
 FROM_THE_BEGINNING = (
     "start again, from the beginning (rocsteady does not know how the script resumes)"
 )
@@ -431,15 +431,7 @@ def _end(attempt: AttemptRecord, *, in_progress: bool, crashed: bool) -> str:
 
 
 def settings_of(attempt: AttemptRecord) -> str:
-    changed = msgspec.to_builtins(attempt.strategy)  # without what is not changed
-    variables = changed.pop("variables", {})
-    parts = [
-        f"{SPELLED.get(name, name)}={SWITCHED.get(str(value), value)}"
-        for name, value in changed.items()
-    ]
-    for name, value in variables.items():
-        parts.append(f"{name} unset" if value is None else f"{name}={value}")
-    return ", ".join(parts) or UNCHANGED
+    return describe_changes(Strategy(), attempt.strategy) or UNCHANGED
 
 
 def incident_title(incident: Incident) -> str:
@@ -547,9 +539,13 @@ def _progress(record: RunRecord) -> str:
     step, total = _steps(record.progress)
     if step is None:
         return ""
-    if record.progress[-1].attempt in crashed_attempts(record):  # seen last, but not on disk
+    crashed = crashed_attempts(record)
+    if record.progress[-1].attempt in crashed:  # seen last, but not on disk
         return f" (at least {plural(step, 'step')})"
-    return f" ({plural(step, 'step')})" if total is None else f" ({step:,} of {total:,} steps)"
+    if total is None:
+        return f" ({plural(step, 'step')})"
+    about = "about " * (bool(crashed) and step < total)  # some may not have been seen
+    return f" ({about}{step:,} of {total:,} steps)"
 
 
 def _trouble_in_short(record: RunRecord, attempts: Sequence[AttemptStory]) -> str:
@@ -632,10 +628,22 @@ def _after_success(facts: RunFacts, attempts: Sequence[AttemptStory]) -> NextSte
     places = [spoken(each.place) for each in record.incidents if each.place]
     place = max(places, key=places.count, default="")
     kept = attempts[-1].settings if attempts else UNCHANGED
-    changes = [each for each in record.decisions if not (each.ends or each.changes_nothing)]
+    settings = {each.number: each.settings for each in attempts}
+    changes = [
+        each
+        for each in record.decisions
+        if settings.get(each.attempt or 0) != settings.get((each.attempt or 0) + 1)
+        and not (each.ends or each.changes_nothing)
+    ]
     if kept != UNCHANGED and changes and changes[-1].fallback is None:
         fix = f"Fix {place}, or keep" if place else "Keep"
-        command = f"rocsteady run --with {changes[-1].what} -- {shlex.join(record.run.command)}"
+        strategy = record.attempts[-1].strategy
+        unset = [name for name, value in strategy.variables.items() if value is None]
+        if strategy == Strategy(variables=dict.fromkeys(unset)):
+            command = f"unset {' '.join(unset)}"
+        else:
+            with_ = f"rocsteady run --with {changes[-1].what}"
+            command = f"{with_} -- {shlex.join(record.run.command)}"
         return NextStep(
             action=Action.KEEP_CHANGE, text=f"{fix} the workaround ({kept}):", command=command
         )
