@@ -155,12 +155,15 @@ class GpuPages:
             systems = tuple(each for each in systems if not arch.systems or each in arch.systems)
             if arch.gfx not in wheel.arches or not systems:
                 continue
-            tested = [SYSTEMS[each] for each in systems if _is_tested(wheel, arch.gfx, each)]
-            maker = "AMD" if isinstance(wheel, WheelIndex) else "pytorch.org"
+            maker, tested = "pytorch.org", "which GPUs it is tested on is not known"
+            if isinstance(wheel, WheelIndex):
+                by = [SYSTEMS[each] for each in systems if arch.gfx in wheel.tested.get(each, ())]
+                ready = f"AMD calls it release-ready on {', '.join(by)}"
+                maker, tested = "AMD", ready if by else "AMD does not call it release-ready"
             systems_named = ", ".join(SYSTEMS[each] for each in systems)
             yield (
                 f"- PyTorch {version_span(wheel.torch)} for ROCm {wheel.rocm}, by {maker}, for"
-                f" {systems_named}; tested by its maker: {', '.join(tested) or 'no'}."
+                f" {systems_named}; {tested}."
                 f" {_sources(wheel.sources, self.knowledge)}"
             )
 
@@ -176,8 +179,10 @@ class GpuPages:
                 yield f"It can show as: {plain('; '.join(kinds))}."
             yield f"What helps: {plain(_without_placeholders(rule.fix.text, arch.gfx))}"
             if rule.fix.commands:
-                commands = (_without_placeholders(line, arch.gfx) for line in rule.fix.commands)
-                yield "\n".join(["```text", *commands, "```"])
+                lines = [_without_placeholders(line, arch.gfx) for line in rule.fix.commands]
+                if any("<" in line for line in lines):  # which index and build depends on more
+                    lines = [f"rocsteady doctor wheels --gpu {arch.gfx}"]
+                yield "\n".join(["```text", *lines, "```"])
             versions = ", ".join(f"{name} {span}" for name, span in rule.valid.items())
             since = min(self.knowledge.sources[key].date for key in rule.sources)
             checked = last_checked(rule, self.knowledge.sources)
@@ -186,7 +191,7 @@ class GpuPages:
                 filter(
                     None,
                     (
-                        f"Since {since}, last checked {checked}.",
+                        f"First source of {since}, last checked {checked}.",
                         f"Known for {plain(versions)}." if versions else "",
                         f"Confirmed on {plain(confirmed)}." if confirmed else "",
                         f"`rocsteady doctor --explain {rule.id}`.",
@@ -244,12 +249,6 @@ def _cards(arch: Arch) -> tuple[str, ...]:
 
 def _is_below_rocm(rule: Rule) -> bool:
     return any((leaf.fact or "").startswith(BELOW) for leaf in leaves(rule.when))
-
-
-def _is_tested(wheel: WheelRelease | WheelIndex, gfx: str, system: str) -> bool:
-    if isinstance(wheel, WheelIndex):
-        return gfx in wheel.tested.get(system, ())
-    return system == "linux"
 
 
 def _without_placeholders(text: str, gfx: str) -> str:
