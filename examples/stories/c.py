@@ -19,7 +19,7 @@ Ran `tail` twice, 60 s apart, and compared batch numbers
 Wrote a script with 2 workers, spawn and five other changes at once
   one change at a time, each recorded
 Wrote a second script with workers=0
-  the remedies `loader-forkserver` and `loader-inline`, with the unchanged script
+  the workarounds `loader-spawn` and `loader-inline`, with the unchanged script
 Started again from the first batch
   `run` resumes from the newest checkpoint
 Calculated the end and the buffer by hand

@@ -252,7 +252,8 @@ class Telling:
             "Made from the output of "
             f"`python examples/stories/{story.note.lower()}.py {size}`".rstrip()
             + ". The machine is a recording and "
-            "what its GPU did is injected: nothing here is confirmed on hardware.",
+            "what its GPU did is injected (by a `sitecustomize.py`): nothing here is confirmed on"
+            " hardware.",
             f"The author needed {story.took}. The commands below took {self.seconds:.0f} s.",
             f"| by hand | now |\n|---|---|\n{rows}",
             "What the note took for true, and what sources say: [](../field-notes.md).",
