@@ -40,7 +40,6 @@ def below(cli: Rocsteady) -> Rocsteady:
         (("plan", "--no-trials", "train.py"), f"{PYTHON} train.py"),
         (("init", "train.py"), f"{PYTHON} train.py"),
         (("drill", "--faults", "kill@5", "train.py"), f"{PYTHON} train.py"),
-        (("probe", "--", "train.py"), f"{PYTHON} train.py"),
     ],
 )
 def test_a_script_without_its_interpreter_is_offered_with_one(

@@ -19,7 +19,7 @@ from rocsteady.plan.candidates import local_options
 from rocsteady.plan.circumstances import Circumstances, Goal
 from rocsteady.plan.pace import FailureHistory
 from rocsteady.plan.planner import Planner, make_plan
-from rocsteady.plan.ranking import TIME_FOR_TRIALS, ranked, take
+from rocsteady.plan.ranking import TIME_FOR_TRIALS, ranked, reasons, take
 from rocsteady.plan.script_traces import ScriptTraces
 from rocsteady.plan.trials import TrialKind, TrialResult
 from rocsteady.plan.values import Basis, Option
@@ -193,7 +193,7 @@ def test_the_recommendation_names_what_rules_the_plain_option_out() -> None:
 
     assert made.options[0].basis is Basis.TRIAL
     assert "wheel-lacks-arch" in take(made)
-    assert take(made).startswith("Recommended: option 1. ")
+    assert take(made) == f"Recommended: option 1. {reasons(made)}"
     assert "No option was found" in take(replace(made, options=()))
 
 

@@ -62,7 +62,7 @@ NATURES = {
 AS_IF = 100  # the step at which a preview lets every attempt fail
 LIST_WORKAROUNDS = "To list them: rocsteady explain --workarounds"
 FIND_FAILURE = 'To find the ID of a failure: rocsteady explain "ERROR MESSAGE"'
-UNCONFIRMED = "Not confirmed on hardware by rocsteady's authors."
+UNCONFIRMED = "Unverified on hardware."
 
 
 @click.command("explain")
@@ -217,7 +217,7 @@ def _show_message(message: KnownMessage, line: str, *, as_json: bool) -> None:
     page.line()
     page.paragraph(message.words)
     page.line()
-    page.line("What a person can do", style=BOLD)
+    page.line("What to do", style=BOLD)
     _fix(page, message.fix, (message.fix, *message.fix.then))
     _sources(page, message.sources)
     show(str(page))
@@ -303,13 +303,14 @@ def _fix(page: Page, fix: Fix, steps: Sequence[Step]) -> None:
     if fix.check:
         page.paragraph("To check first:", indent=2)
         page.lines(fix.check, indent=4)
+    indent = 5 if len(steps) > 1 else 4
     for number, step in enumerate(steps, start=1):
-        page.paragraph(f"{number}. {step.text}" if len(steps) > 1 else step.text, indent=2)
+        page.step(number if len(steps) > 1 else None, step.text)
         here = os.name == "nt" and step.windows
-        page.lines(step.windows if here else step.commands, indent=4)
+        page.lines(step.windows if here else step.commands, indent=indent)
         if step.windows and not here:
-            page.paragraph("On Windows, in PowerShell:", indent=2)
-            page.lines(step.windows, indent=4)
+            page.paragraph("On Windows, in PowerShell:", indent=indent)
+            page.lines(step.windows, indent=indent)
     if fix.container:
         page.paragraph("In a container:", indent=2)
         page.lines(fix.container, indent=4)
@@ -321,8 +322,7 @@ def _fix(page: Page, fix: Fix, steps: Sequence[Step]) -> None:
 
 def _sources(page: Page, sources: Iterable[str]) -> None:
     page.line()
-    page.paragraph(f"Sources: {', '.join(sources)}.", style=DIM)
-    page.paragraph("rocsteady's authors have not confirmed this on hardware.", style=DIM)
+    page.paragraph(f"Sources (unverified on hardware): {', '.join(sources)}", style=DIM)
 
 
 def _given(text: str) -> str:

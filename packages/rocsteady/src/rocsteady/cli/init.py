@@ -51,6 +51,7 @@ NO_INPUT = "EOFError"
 @click.option(
     "--seconds",
     type=click.IntRange(1, 3600),
+    metavar="N",
     default=SECONDS,
     show_default=True,
     help="How long to observe the training.",

@@ -39,7 +39,7 @@ POLL_EVERY = 0.3  # seconds
     "--lines",
     type=click.IntRange(0),
     metavar="N",
-    help="Start with the last N lines of the last attempt. Default: print everything.",
+    help="Start with the last N lines since the last restart. Default: print everything.",
 )
 @click.pass_context
 def command(ctx: click.Context, *, name: str | None, follow: bool, lines: int | None) -> None:

@@ -9,6 +9,7 @@ import importlib
 import os
 import re
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 from typing import NoReturn
 
@@ -39,7 +40,7 @@ GROUPS = {
         "logs": "Print the output of a run, or follow it.",
     },
     "Inspect": {
-        "watch": "View a run in progress on a full screen.",
+        "watch": "View a run in progress, or inspect a stuck process.",
         "report": "Explain what happened in a run, and why.",
         "checkpoint": "List and verify checkpoints.",
         "notify": "List notification channels, or send a test.",
@@ -49,6 +50,26 @@ COMMANDS = tuple(name for group in GROUPS.values() for name in group)
 STOPPING = ("stop",)  # never suggested for a mistyped name
 NOT_ON_WINDOWS = {"probe", "init", "plan", "run", "drill", "watch", "stop"}
 ERROR, USAGE, COULD_NOT_EXAMINE = 1, 2, 3
+NO_BREAK = "\N{NON-BREAKING HYPHEN}"
+
+
+class HelpFormatter(click.HelpFormatter):
+    """Breaks no line at a hyphen: IDs and options are copied from help."""
+
+    def write_text(self, text: str) -> None:
+        super().write_text(text.replace("-", NO_BREAK))
+
+    def write_dl(
+        self, rows: Iterable[tuple[str, str]], col_max: int = 30, col_spacing: int = 2
+    ) -> None:
+        kept = [(name, words.replace("-", NO_BREAK)) for name, words in rows]
+        super().write_dl(kept, col_max, col_spacing)
+
+    def write(self, string: str) -> None:
+        super().write(string.replace(NO_BREAK, "-"))
+
+
+click.Context.formatter_class = HelpFormatter
 
 
 class CommandGroup(click.Group):

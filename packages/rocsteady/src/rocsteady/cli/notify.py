@@ -24,7 +24,7 @@ WORKED, FAILED = 0, 1
 @click.option("--yes", is_flag=True, help="Skip the confirmation if the job file has changed.")
 @click.pass_context
 def command(ctx: click.Context, *, tries: bool, yes: bool) -> None:
-    """List the channels that notify you of incidents, a missed deadline and the end of a run.
+    """List the channels that notify you of hangs, crashes, a missed deadline and the end of a run.
 
     Set them in the table [notify] of rocsteady.toml or of your user configuration.
 

@@ -89,7 +89,7 @@ PAGES = {".md": decision_markdown, ".html": decision_html, ".htm": decision_html
     type=click.Choice(list(TARGETS)),
     help="Write the files needed to run an option of the last plan, or of --root, elsewhere.",
 )
-@click.option("--option", type=click.IntRange(1), help="With --export: option number.")
+@click.option("--option", type=click.IntRange(1), metavar="N", help="With --export: option number.")
 @click.option(
     "--bucket",
     default="",

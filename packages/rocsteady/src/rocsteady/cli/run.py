@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 import time
 from collections.abc import Sequence
@@ -65,6 +66,7 @@ from rocsteady.system.background import Detached, start_detached
 from rocsteady.system.terminal import can_fill_screen
 
 EXAMPLE = "rocsteady run -- python train.py"
+NOT_FOUND = 127  # as a shell has it
 WORDS = "rocsteady.run.words"  # by which the context knows what was typed
 CHOICES = {Existing.CONTINUE: AUTO, Existing.FRESH: NEVER}  # about earlier checkpoints
 WITHOUT_TERMINAL = "--without-terminal"  # what the second one is told
@@ -154,6 +156,7 @@ class RunCommand(click.Command):
 @click.option(
     "--max-attempts",
     type=click.IntRange(1, 1000),
+    metavar="N",
     help="Give up after starting the script this often. Default: no limit while it gets further.",
 )
 @click.option(
@@ -300,6 +303,9 @@ def _folder(options: RunOptions) -> Path:
     here = Path.cwd()
     if options.command:  # as it was typed, here
         check_interpreter(options.command, here)
+        if not (shutil.which(options.command[0]) or (here / options.command[0]).exists()):
+            tell(f"rocsteady: {options.command[0]}: No such file or directory")
+            raise click.exceptions.Exit(NOT_FOUND)
         return here
     resumes = options.resumed_run is not None
     return enter(find_project(here) if resumes else find_job_folder(here))

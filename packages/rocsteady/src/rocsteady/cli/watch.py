@@ -77,9 +77,9 @@ def command(  # noqa: PLR0913 - one argument an option
 ) -> None:
     """View RUN while it trains: progress, time left, curves, events and the end of its log.
 
-    Without RUN: the run in progress, or the last one; if several are, choose. Leaving does not
-    stop the run. Keys: s stacks, p pause or continue, R retry, x stop, r report, l other runs, ?
-    help, q quit.
+    Without RUN: the run in progress, or the last one; if several are in progress, choose one.
+    Leaving does not stop the run. Keys: s stacks, p pause or continue, R retry, x stop, r report,
+    l other runs, ? help, q quit.
 
     Without a terminal, prints a line every minute until the run ends.
 

@@ -28,7 +28,7 @@ from rocsteady.plan.chains import chain_of
 from rocsteady.plan.circumstances import Circumstances, Goal, card_of, cores_here, facts_of
 from rocsteady.plan.estimates import CLOUD, Measured, on_recorded, recorded_cpu
 from rocsteady.plan.pace import FailureCost, FailureHistory, finish
-from rocsteady.plan.ranking import GETS_THERE, TIME_FOR_TRIALS, ranked, recommended, take
+from rocsteady.plan.ranking import GETS_THERE, TIME_FOR_TRIALS, ranked, reasons, recommended, take
 from rocsteady.plan.trials import (
     PlanTrials,
     TrialKind,
@@ -390,7 +390,8 @@ def make_plan(job: Job, folder: Path, here: Circumstances, goal: Goal, planner: 
 
 
 def recommending(plan: Plan) -> Plan:
-    return replace(plan, take=take(plan), recommended=recommended(plan.options, plan.budget))
+    chosen = recommended(plan.options, plan.budget)
+    return replace(plan, take=take(plan), reasons=reasons(plan), recommended=chosen)
 
 
 def _with_chain(plan: Plan, planner: Planner) -> Plan:

@@ -153,12 +153,20 @@ def take(plan: Plan) -> str:
             "No recommendation: no option on your own machine has a forecast, and renting needs a"
             " deadline and a budget that covers it."
         )
-    reasons = (_why(first, plan), _deadline(first, plan), _budget(first, plan), _other(first, plan))
-    sentences = [reason for reason in reasons if reason][:3]
+    label = BEST_ESTIMATE if plan.machine else RECOMMENDED
+    return " ".join(filter(None, (f"{label}: option {first.number}.", reasons(plan))))
+
+
+def reasons(plan: Plan) -> str:
+    """Return why the first option is recommended, if it is."""
+    if not recommended(plan.options, plan.budget):
+        return ""
+    first = plan.options[0]
+    told = (_why(first, plan), _deadline(first, plan), _budget(first, plan), _other(first, plan))
+    sentences = [reason for reason in told if reason][:3]
     if first.cost or first.basis is Basis.ESTIMATE:
         sentences.append(_untried(plan))
-    label = BEST_ESTIMATE if plan.machine else RECOMMENDED
-    return " ".join(filter(None, (f"{label}: option {first.number}.", *sentences)))
+    return " ".join(filter(None, sentences))
 
 
 def _why(first: Option, plan: Plan) -> str:

@@ -135,7 +135,8 @@ class Plan(Value, frozen=True, kw_only=True):
     ruled_out: tuple[Option, ...] = ()  # by a failure, a finding or a source
     not_tried: tuple[Option, ...] = ()  # that could run here, of which nothing is known yet
     machine: str = ""  # the recorded machine that it is for; "": this one
-    take: str = ""  # the recommendation in one sentence, with its reason
+    take: str = ""  # the recommendation, with its reasons
+    reasons: str = ""  # of the recommendation alone; sentences
     chain: Chain | None = (
         None  # that begins with the recommended option, or the first that runs here
     )

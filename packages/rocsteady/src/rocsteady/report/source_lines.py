@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import timedelta
 from pathlib import Path
+from textwrap import dedent
 
 from rocsteady_train.untrusted_file import read_head
 
@@ -53,9 +54,10 @@ def source_around(file: str, line: int, folders: Sequence[Path], *, at: float) -
 
 def _around(lines: Sequence[str], line: int) -> tuple[SourceLine, ...]:
     first, last = max(1, line - AROUND), min(len(lines), line + AROUND)
+    shown = dedent("\n".join(lines[first - 1 : last]).expandtabs(4)).split("\n")
     return tuple(
-        SourceLine(number=number, text=lines[number - 1].expandtabs(4), blamed=number == line)
-        for number in range(first, last + 1)
+        SourceLine(number=number, text=text, blamed=number == line)
+        for number, text in enumerate(shown, start=first)
     )
 
 

@@ -41,10 +41,8 @@ from rocsteady.store.values import (
 from rocsteady.wording import duration, inside_a_sentence, plural, result, spare, stamp
 
 UNCHANGED = "unchanged"  # settings
-UNCONFIRMED = "rocsteady's authors have not confirmed any of this on AMD hardware."
-FROM_THE_BEGINNING = (
-    "start again, from the beginning (rocsteady does not know how the script resumes)"
-)
+UNCONFIRMED = "Unverified on AMD hardware."
+FROM_THE_BEGINNING = "start again, from the beginning (found no way to resume)"
 ISSUE = re.compile(r"([\w.-]+/[\w.-]+)#(\d+)")
 ATTEMPT_COLUMNS = (
     "try", "started", "settings", "duration", "end", "last step", "cause", "then",

@@ -19,6 +19,7 @@ GPU_MEMORY, GPU_BUSY, GPU_POWER = "memory", "busy", "power"
 GPU_TEMPERATURE, GPU_CLOCK = "temperature", "clock"
 HOTTEST = ("junction", "edge")  # the sensors that a GPU's temperature is taken from
 MEMORY_EVERY, GPUS_EVERY = 10.0, 30.0  # seconds
+AT_FIRST, FIRST_EVERY = 60.0, 2.0  # seconds: memory grows most while a script starts
 GPU_WITHIN = timedelta(seconds=5)
 
 
@@ -28,6 +29,7 @@ class Gauges:
     def __init__(self, take_loss: Callable[[], float | None], root: Path = ROOT) -> None:
         self._take_loss = take_loss
         self._root = root
+        self._began: float | None = None
         self._memory_at = self._gpus_at = float("-inf")
         self._gpus: dict[str, float] = {}  # that were read since they were last asked for
         self._asking: threading.Thread | None = None
@@ -40,7 +42,9 @@ class Gauges:
         loss = self._take_loss()
         if loss is not None:
             measured[LOSS] = loss
-        if now - self._memory_at >= MEMORY_EVERY:
+        self._began = now if self._began is None else self._began
+        every = FIRST_EVERY if now - self._began < AT_FIRST else MEMORY_EVERY
+        if now - self._memory_at >= every:
             self._memory_at = now
             if used := host_memory(pids(), self._root):
                 measured[HOST_MEMORY] = used

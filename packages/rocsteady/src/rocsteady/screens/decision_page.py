@@ -79,8 +79,7 @@ def decision_page(plan: Plan, *, now: float, zone: tzinfo | None = None) -> Deci
         steps=best.steps if best and plan.recommended and best.basis is not Basis.TRIAL else (),
         chart=_chart(plan, zone),
         cards=tuple(_card(option, plan, zone) for option in plan.options[:CARDS]),
-        summary=plan.take.removeprefix("Recommended: option 1. ")
-        or "No option is left: all are ruled out.",
+        summary=plan.reasons or plan.take or "No option is left: all are ruled out.",
         command=(best.do if plan.recommended else _next(plan)) if best else "",
         facts=tuple(_facts(plan, now, zone)),
         sections=tuple(each for each in sections if each.items or each.rows),

@@ -170,7 +170,7 @@ def _texts(area: Area, diagnosis: Diagnosis, *, everything: bool) -> Sequence[st
 
 def _torch_texts(machine: Brief, *, everything: bool) -> Sequence[str]:
     if not machine.torch:
-        return ("not found; the Python you train with: rocsteady doctor --python PATH",)
+        return ("not found; to say where it is: rocsteady doctor --python PATH",)
     if everything:
         return [text for text in (machine.torch, machine.torch_code, machine.python) if text]
     covers = f", has kernels for {', '.join(machine.torch_covers)}" if machine.torch_covers else ""
@@ -560,10 +560,8 @@ def render_knowledge(report: KnowledgeReport, *, width: int, colour: bool) -> st
 
 
 EFFECT_COLUMN = 11
-NO_GPU = (
-    "Effects that depend on the GPU cannot be judged here. To judge them for another machine:"
-    " rocsteady doctor env FILE --root RECORDING"
-)
+NO_GPU = "Effects that depend on the GPU cannot be judged here. To judge them for another machine:"
+FOR_ANOTHER = "rocsteady doctor env FILE --root RECORDING"
 EFFECT_STYLES = {
     Effect.HARMS: f"{BOLD} {RED}",
     Effect.CANCELS: YELLOW,
@@ -586,6 +584,7 @@ def render_variables(review: VariableReview, *, width: int, colour: bool) -> str
     page.paragraph(f"PyTorch {review.machine.torch or 'not found'}; {review.machine.system}")
     if not review.machine.gpus:
         page.paragraph(NO_GPU)
+        page.line(f"  {FOR_ANOTHER}")
     page.line()
     for verdict in review.variables:
         _verdict(page, verdict)

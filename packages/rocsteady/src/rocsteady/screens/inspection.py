@@ -65,7 +65,7 @@ def render_inspection(
     page.line()
     page.line("What to do", style=BOLD)
     for number, step in enumerate(to_do(found, advice), start=1):
-        page.paragraph(f"{number}. {step.text}", indent=2)
+        page.step(number, step.text)
         page.lines(step.commands, indent=5)
     page.line()
     page.paragraph(f"Nothing was changed. {UNSEEN_WITHOUT_HEARTBEAT}", style=DIM)

@@ -75,7 +75,7 @@ def render_plan(
         if options:
             page.paragraph(f"{head}: {_grouped(options)}.")
     if plan.limits:
-        page.paragraph(limits(plan))
+        page.paragraph(f"Time goes to: {limits(plan)}")
     page.line()
     _recommendation(page, plan)
     for line in chain_lines(plan, now, zone):
@@ -89,12 +89,12 @@ def limits(plan: Plan) -> str:
     known = [it for it in plan.limits if it.share is not None]
     shares = ", ".join(f"{clean(it.part)} {_percent(it.share)}" for it in plan.limits[:SHARES])
     if not known or len(known) < len(plan.limits):
-        return f"Time goes to: {shares} (too few stack samples)."
+        return f"{shares} (too few stack samples)."
     first, share = known[0], known[0].share or 0.0
     name = LIMITS.get(first.part, clean(first.part))
     is_the = "is the bottleneck" if share >= LIMIT else "takes the most time"
     where = f", mostly in {clean(first.where)}" if first.where else ""
-    summary = f"Time goes to: {shares}; {name} {is_the}{where}.{_idle_gpu(plan, first)}"
+    summary = f"{shares}; {name} {is_the}{where}.{_idle_gpu(plan, first)}"
     best = max((it for it in plan.limits if it.best), key=lambda it: it.gain, default=None)
     if not best:
         return summary

@@ -87,8 +87,9 @@ class RunScreen:
         self._stream = stream or sys.stderr
         try:
             self._fancy = takes_colour(self._stream) and not plain
+            self._on_terminal = self._stream.isatty()
         except (AttributeError, OSError, ValueError):  # there is none
-            self._fancy = False
+            self._fancy = self._on_terminal = False
 
     def lines(self, event: Event) -> list[str]:
         """Return what is printed of an event."""
@@ -96,8 +97,11 @@ class RunScreen:
         if not self._fancy:
             padded = f"{word:<{WORD}} " if word else ""
             indent = " " * len(padded)
-            advice = [f"{PREFIX}{indent}{each}" for each in line.advice]
-            return [printable(text) for text in (PREFIX + padded + line.facts, *advice)]
+            facts = [line.facts]
+            if self._on_terminal:  # which would break them within words
+                facts = wrapped(line.facts, _width(self._stream) - len(PREFIX + padded)) or [""]
+            more = [f"{PREFIX}{indent}{each}" for each in (*facts[1:], *line.advice)]
+            return [printable(text) for text in (PREFIX + padded + facts[0], *more)]
         return list(_laid_out(line, word, STYLES.get(event.kind, ""), _width(self._stream)))
 
     def text(self, event: Event) -> str:

@@ -87,7 +87,8 @@ def _step(line: RunLine) -> str:
 
 
 def _rate(line: RunLine) -> str:
-    return f"{line.rate:.2f}" if line.rate and not line.stalled else NONE
+    moves = line.run.ended is None and line.alive is not False and not line.stalled
+    return f"{line.rate:.2f}" if line.rate and moves else NONE
 
 
 def _ago(line: RunLine, now: float) -> str:

@@ -155,6 +155,13 @@ class Page:
         for line in wrapped(text, self.width - indent):
             self.styled_line((" " * indent, ""), (line, style))
 
+    def step(self, number: int | None, text: str) -> None:
+        """Add what to do, numbered if there is more than one thing."""
+        if number is None:
+            self.paragraph(text, indent=2)
+        else:
+            self.row(f"{number}.", text, indent=2, column=3)
+
     def row(self, label: str, text: str, *, indent: int = 0, column: int, style: str = "") -> int:
         """Add a label and beside it wrapped text; below it, if the page is too narrow for both.
 

@@ -30,7 +30,8 @@ def render_offers(found: TorchOffers, *, width: int, colour: bool, everything: b
         page.line()
     page.paragraph(closing_sentence(found), style=BOLD)
     if found.left_out:
-        told = ", ".join(f"{count} {why}" for why, count in found.left_out.items())
+        counts = found.left_out.items()
+        told = ", ".join(f"{plural(count, 'build')} ({why})" for why, count in counts)
         page.paragraph(f"Left out: {told}.", style=DIM)
     return str(page)
 

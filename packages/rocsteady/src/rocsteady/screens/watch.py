@@ -188,16 +188,23 @@ def headline(view: WatchView) -> str:
         case Condition.INTERRUPTED:
             return f"rocsteady is gone. To resume: rocsteady run --resume {line.run.name}"
         case Condition.CRASHED | Condition.GAVE_UP:
-            named = story.failures[-1].failure if story.failures else None
-            if named is None:
-                return f"rocsteady report {line.run.name}"
-            place = f"{named.line}: " if named.line else ""
-            what = named.seen[0] if named.seen else named.title
-            return f"{place}{what}"
+            return _failed(story)
         case Condition.WAITING | Condition.RESTARTING:
             return story.decisions[-1].why if story.decisions else ""
+        case Condition.RESUMING | Condition.DONE:
+            hung = [it.place for it in story.incidents if it.verdict is RunState.HUNG and it.place]
+            more = f": rocsteady report {line.run.name}" if line.run.ended else ""
+            return f"hung at {spoken(hung[-1])}{more}" if hung else ""
         case _:
             return ""
+
+
+def _failed(story: RunRecord) -> str:
+    if not story.failures:
+        return f"rocsteady report {story.run.name}"
+    named = story.failures[-1].failure
+    place = f"{named.line}: " if named.line else ""
+    return f"{place}{named.seen[0] if named.seen else named.title}"
 
 
 def facts(view: WatchView, zone: tzinfo | None = None) -> Iterator[tuple[str, str]]:
@@ -222,11 +229,11 @@ def facts(view: WatchView, zone: tzinfo | None = None) -> Iterator[tuple[str, st
 
 def _eta(view: WatchView, zone: tzinfo | None) -> str:
     ahead, now = view.story.forecast, view.now
+    young = now - view.line.run.started < 60  # noqa: PLR2004 - a minute
     if view.line.total is None:
-        return "unknown (no total)"
+        return "not yet" if young else "unknown (no total)"
     if ahead is None or condition(view) in (Condition.HUNG, Condition.SLOW, Condition.WAITING):
-        young = now - view.line.run.started < 60 or ahead is None  # noqa: PLR2004 - a minute
-        return "not yet" if young else "unknown"
+        return "not yet" if young or ahead is None else "unknown"
     span = f"{rough_duration(max(0.0, ahead.early - now))} to {rough_duration(ahead.late - now)}"
     left = f"in {rough_duration(max(0.0, ahead.at - now))}"
     return f"{_moment(ahead.at, now, zone)}, {left} ({span})"
@@ -301,8 +308,14 @@ def _curve(
         low, high = low - 0.5, low + 0.5
     return Curve(
         label=label, lines=lines, last=text(values[-1]), low=low, high=high,
-        span=f"{text(min(values))}..{text(max(values))}",
+        span=_span(text(min(values)), text(max(values))),
     )  # fmt: skip
+
+
+def _span(low: str, high: str) -> str:
+    """Write the unit once if both have the same."""
+    number, _, unit = low.partition(" ")
+    return f"{number}..{high}" if unit and high.endswith(f" {unit}") else f"{low}..{high}"
 
 
 def braille(curve: Curve, end: float, width: int, height: int) -> list[str]:

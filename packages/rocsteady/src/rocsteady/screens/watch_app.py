@@ -34,7 +34,7 @@ from rocsteady.printable import printable
 from rocsteady.run.run_watcher import RunWatcher, WatchView
 from rocsteady.run.script_resume import can_resume
 from rocsteady.run.watch_requests import STACKS, RequestKind, put_request
-from rocsteady.screens.runs import state_of
+from rocsteady.screens.runs import render_summary, state_of
 from rocsteady.screens.watch import (
     ODD,
     SHADES,
@@ -61,12 +61,14 @@ NOTE_FOR = 5.0  # seconds
 STACKS_WITHIN = 15.0  # seconds
 STACKS_LIMIT = 4 << 20  # bytes
 DONE, NOT_DONE, BY_SIGNAL = 0, PERSON_NEEDED, 128
-LABEL = 12  # columns
+LABEL = 13  # columns
 GAP = 3  # columns between two cells
 NARROW, WIDE = 50, 150  # columns: from here on there is a bar, or the log is beside the rest
 LOW, TALL = 14, 34  # rows: from here on there are curves, or bars and an axis too
 HIGHEST = 10  # rows of a curve
+A_SHARE = 0.005  # of the time; less would be shown as 0 %
 NAME = 30  # columns of a run's name
+SCROLLBAR = 2  # columns
 HELP = """\
 s    stacks: your own frames first; f shows all frames
 p    pause the run, or continue it
@@ -188,7 +190,7 @@ class RunView(Vertical):
             for number, drawn in enumerate(braille(curve, end, width, height)):
                 label = labels[number] if number < len(labels) else ""
                 if height == 1:
-                    label = f"{curve.label} {curve.last}"
+                    label = f"{curve.label.removesuffix(' time')} {curve.last}"
                 style = "dim" if number > 1 else ""
                 lines.append(Text.assemble((f"{label[:LABEL]:<{LABEL}} ", style), (drawn, "cyan")))
         if rows >= TALL:
@@ -201,7 +203,7 @@ class RunView(Vertical):
 
     def _details(self, view: WatchView, columns: int, rows: int) -> Text:
         lines = []
-        shares = time_shares(view.story)
+        shares = [(name, part) for name, part in time_shares(view.story) if part >= A_SHARE]
         width = columns - LABEL - 1
         if shares and width > 0:
             marked = [
@@ -213,7 +215,7 @@ class RunView(Vertical):
             cells = [Text(f"{mark} {name} {100 * part:.0f} %") for mark, name, part in marked]
             label = "" if lines else "time"
             lines += _labelled(label, _rows(cells, width))
-        events = max(1, min((rows - 16) // 6, 8))
+        events = max(1, min((rows - 16) // 4, 8))
         for label, value in details(view, self._zone, events=events):
             if isinstance(value, str):
                 text = Text(_line(value), no_wrap=True)
@@ -468,11 +470,12 @@ class WatchApp(App[int]):
         self._confirm(text, self._controls.restart, "restarting")
 
     def action_report(self) -> None:
-        from rocsteady.report.pages import render_markdown  # noqa: PLC0415 - the same
         from rocsteady.report.read_run import read_story  # noqa: PLC0415 - slow, seldom
 
+        width = self.size.width - SCROLLBAR
         try:
-            text = render_markdown(read_story(self._journal, self._view.line, now=time.time()))
+            story = read_story(self._journal, self._view.line, now=time.time())
+            text = render_summary(story, width=width, colour=False)
         except (RocsteadyError, OSError) as error:
             self._say(str(error))
         else:
