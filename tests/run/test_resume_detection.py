@@ -387,6 +387,15 @@ def test_a_loop_may_begin_where_deepspeeds_engine_says(
     assert (method.how is How.OPTION) is counted
 
 
+def test_what_a_script_with_deepspeed_lacks_is_told(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text("import deepspeed\nengine = deepspeed.initialize()[0]\n")
+
+    method = detect_resume(("deepspeed", "train.py"), tmp_path)
+
+    assert method.how is How.UNKNOWN
+    assert "DeepSpeed" in method.why_not
+
+
 @pytest.mark.parametrize(
     ("config", "told"),
     [
