@@ -331,7 +331,8 @@ def release(session: nox.Session) -> None:
     _install_as_people_do(session, dist)
     sbom = ("environment", _program(WHEEL_VENV, "python"), "--output-file", str(dist / "sbom.json"))
     session.run("cyclonedx-py", *sbom)
-    session.run("pytest", "-q", "-m", "slow or not slow", "tests/run/test_versions_together.py")
+    together = ("-q", "-m", "slow or not slow", "tests/run/test_versions_together.py")
+    session.run("pytest", *together, env={TORCH_PYTHON: _torch_python(session)})
 
 
 def _check_versions(session: nox.Session) -> None:
