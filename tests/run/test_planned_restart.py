@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 
 import pytest
+from msgspec.structs import replace
 
 from rocsteady.hangs.values import Heartbeat
 from rocsteady.run.planned_restart import PastFailure, PlannedRestart, SaveWatch, best_restart
@@ -97,3 +98,12 @@ def test_who_saves_on_request_is_asked_once() -> None:
     times, _, asked = looked_at(plan, (29, 0.0), (30, 0.0), (31, 0.0), (32, 0.0))
 
     assert (times, asked) == ([False, False, True, True], 1)
+
+
+def test_a_save_counts_also_if_its_time_does_not() -> None:
+    """One of another thread than the one that trains, or so short that no time was counted."""
+    watch = SaveWatch(None, time.time, lambda: None)
+
+    assert watch.look([replace(beat(20, 0.0), saved=5.0)])
+    assert not watch.look([replace(beat(21, 0.0), saved=5.0)])
+    assert watch.saves == [20]

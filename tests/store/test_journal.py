@@ -378,7 +378,6 @@ def test_a_run_that_makes_no_progress_is_stalled_and_has_no_end(
     for at in range(1105, int(now), 5):
         look = Sample(at=float(at), step=100, verdict=verdict, quiet=at - 1100.0, total=500)
         journal.progressed(run.id, 1, look)
-    journal._flush_meters(run.id)
     journal.flush()
 
     (line,) = journal.runs()
@@ -386,6 +385,19 @@ def test_a_run_that_makes_no_progress_is_stalled_and_has_no_end(
     assert line.stalled is stalled
     assert line.rate == pytest.approx(rate, abs=0.1)
     assert (line.seconds_left is None) == stalled
+
+
+def test_what_was_seen_last_is_there_after_a_flush(journal: Journal) -> None:
+    """A run reads what its failures cost before its last steps would be written."""
+    run = begin(journal)
+    for hundredths in (0, 10, 20):
+        look = Sample(
+            at=1000.0 + hundredths / 100, step=hundredths, verdict=RunState.HEALTHY, quiet=0.0
+        )
+        journal.progressed(run.id, 1, look)
+    journal.flush()
+
+    assert journal.story(run.name).progress[-1].last_step == 20
 
 
 @linux
@@ -418,8 +430,6 @@ def test_a_run_that_has_made_all_its_steps_or_starts_again_is_not_stalled(
     journal.progressed(again.id, 1, hung)  # which is why it starts again
     look = Sample(at=8990.0, step=0, verdict=RunState.STARTING, quiet=0.0, total=500)
     journal.progressed(again.id, 2, look)
-    for run in (done, again):
-        journal._flush_meters(run.id)
     journal.flush()
 
     assert [line.stalled for line in journal.runs()] == [False, False]

@@ -115,6 +115,7 @@ class SaveWatch:
         self._plan, self._newest, self._ask = plan, newest, ask
         self.saves: list[int] = []  # steps that were made by then
         self._saving = 0.0  # seconds of saving so far
+        self._last = 0.0  # when it last saved
         self._looked = time.time()
         self._reached: float | None = None  # when enough steps were made, by the clock
         self._saved: int | None = None  # steps, when a whole checkpoint was there
@@ -123,7 +124,9 @@ class SaveWatch:
         """Return whether it saved since the last look, and take that into account."""
         made = max((beat.step for beat in heartbeats), default=0)
         saving = sum(beat.seconds_in.get("checkpoint", 0.0) for beat in heartbeats)
-        saved, self._saving = saving > self._saving, saving
+        last = max((beat.saved or 0.0 for beat in heartbeats), default=0.0)
+        saved = saving > self._saving or last > self._last
+        self._saving, self._last = saving, last
         if saved and made not in self.saves:
             self.saves.append(made)
         return saved

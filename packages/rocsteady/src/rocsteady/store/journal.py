@@ -259,6 +259,8 @@ class Journal:
 
     def flush(self, within: timedelta = OPEN_WITHIN) -> None:
         """Return when all that was handed over is on disk."""
+        for run in {run for run, _ in self._meters}:
+            self._flush_meters(run)
         self._writer.now(lambda _: None, within)
 
     def close(self, within: timedelta = CLOSE_WITHIN) -> bool:
