@@ -34,7 +34,8 @@ class _InJson(dict[int, str]):
 
 
 _VISIBLE, _IN_JSON = _Visible(), _InJson()
-ACTIVE = re.compile(r"[<`*\[]|https?://|(?<!\w)@\w|#\d|\w_\w*_")  # in Markdown, or on GitHub
+ACTIVE = re.compile(r"[<`*\[]|https?://|(?<!\w)@\w|#\d")  # in Markdown, or on GitHub
+_NAME = re.compile(r"[-\w]+")
 
 
 def printable(text: str) -> str:
@@ -55,7 +56,14 @@ def cell(text: str) -> str:
 def inert(text: str) -> str:
     """Show text that others wrote: no image is loaded, nobody is mentioned, no issue is closed."""
     line = " ".join(text.split())
-    return code(line) if ACTIVE.search(line) else line
+    if ACTIVE.search(line):
+        return code(line)
+    return _NAME.sub(_name, line)
+
+
+def _name(found: re.Match[str]) -> str:
+    """Show a name with underscores, which some take for emphasis, as it is."""
+    return code(found[0]) if found[0].count("_") > 1 else found[0]
 
 
 def code(text: str) -> str:

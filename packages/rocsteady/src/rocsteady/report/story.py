@@ -556,7 +556,8 @@ def _trouble_in_short(record: RunRecord, attempts: Sequence[AttemptStory]) -> st
     for what, count in ends.items():
         again = "" if count == 1 else " twice" if count == 2 else f" {count} times"  # noqa: PLR2004
         verb, _, where = what.partition(" ")
-        said.append(f"It {verb}{again} {where}".rstrip() + ".")
+        colon = ":" * verb.endswith(":")
+        said.append(f"It {verb.removesuffix(':')}{again}{colon} {where}".rstrip() + ".")
     if not said:
         return "Nothing went wrong."
     last = attempts[-1]
