@@ -11,6 +11,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from importlib.metadata import distribution
 from pathlib import Path
 
 import pytest
@@ -144,11 +145,29 @@ def test_a_worker_that_hangs_and_a_kill_end_in_a_whole_training(
 def test_torchrun_restarts_its_ranks_through_the_plug_in(project: Project, python: str) -> None:
     torchrun = (python, "-m", "torch.distributed.run", "--log-dir", "logs")
     ranks = ("--nproc-per-node", "2", "--max-restarts", "3")
+    about = project.folder / "rocsteady_train.dist-info"
+    about.mkdir()
+    for name in ("METADATA", "entry_points.txt"):
+        (about / name).write_text(distribution("rocsteady-train").read_text(name) or "")
+    environment = {
+        "PATH": os.environ["PATH"],
+        "PYTHONPATH": f"{project.folder}:{LIBRARY}",
+        "PET_RDZV_BACKEND": "rocsteady",
+        "ROCSTEADY_RUN": "t",  # nobody watches
+    }
 
-    ended = project.run("--", *torchrun, *ranks, project.script(RANKS), within=WITHIN)
+    ended = subprocess.run(
+        [*torchrun, *ranks, project.script(RANKS)],
+        cwd=project.folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=WITHIN,
+    )
 
-    assert (ended.code, ended.out.splitlines()[-1]) == (0, "restarts 1"), ended.err
-    assert "has not been tried" not in ended.err
+    assert (ended.returncode, ended.stdout.splitlines()[-1]) == (0, "restarts 1"), ended.stderr
+    assert "has not been tried" not in ended.stderr
 
 
 def test_loop_goes_on_to_the_same_bits(python: str, tmp_path: Path) -> None:

@@ -17,13 +17,15 @@ if sys.platform == "win32":
 import rocsteady_train
 from supervised import Project
 
+from rocsteady.run.processes import without_own_restarts
+
 pytestmark = pytest.mark.slow
 WITHIN = 150.0
 LOGS = ("--log-dir", "logs")  # torchrun leaves its folder there, and not in TMPDIR
 RANKS = (*LOGS, "--nproc-per-node", "2", "--max-restarts", "3")
 # Rank 1 of the first generation is killed; the next one must meet at an address of its own.
 TRAIN = """
-    import os, signal, torch
+    import os, pathlib, signal, torch
     import torch.distributed as dist
     from torch import nn
     torch.set_num_threads(1)
@@ -33,7 +35,8 @@ TRAIN = """
     optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
     for step in range(10):
         net(torch.ones(2, 8)).mean().backward(); optimizer.step()
-        if (step, dist.get_rank(), generation) == (5, 1, "0"):
+        if (step, dist.get_rank()) == (5, 1) and not os.path.exists("killed"):
+            pathlib.Path("killed").touch()
             print("port", port, flush=True)
             os.kill(os.getpid(), signal.SIGKILL)
     if dist.get_rank() == 1:
@@ -119,7 +122,61 @@ def test_run_chooses_it_without_rocsteady_beside_torch(project: Project, torch_p
     assert ended.code == 0, ended.err
     assert ended.out.splitlines()[2:] == ["shared False"]
     assert not [line for line in ended.said if "rendezvous" in line]
-    assert len([line for line in ended.said if "restarted its ranks" in line]) == 1
+    (failure,) = project.story()["failures"]  # rocsteady restarts, and not torchrun
+    assert (failure["failure"]["kind"], failure["failure"]["rank"]) == ("killed", 1)
+
+
+RAISES = """
+    import os, torch
+    import torch.distributed as dist
+    from torch import nn
+    dist.init_process_group("gloo")
+    print("starts", flush=True)
+    net = nn.parallel.DistributedDataParallel(nn.Linear(8, 1))
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    for step in range(10):
+        net(torch.ones(2, 8)).mean().backward(); optimizer.step()
+    if dist.get_rank() == 1:
+        raise ValueError("an error in the script")
+    dist.barrier()
+"""
+
+
+def test_an_error_in_the_script_ends_a_run_as_it_ends_the_plugin(
+    project: Project, torch_python: str, beside_torch: str
+) -> None:
+    script = project.script(RAISES)
+    command = f"{sys.executable} -m rocsteady"
+    chosen = {
+        "PET_RDZV_BACKEND": "rocsteady",
+        "PYTHONPATH": beside_torch,
+        "ROCSTEADY_COMMAND": command,
+    }
+
+    code, out, err = launched(torch_python, project.folder, script, **chosen)
+    torchrun = (torch_python, "-m", "torch.distributed.run", *RANKS)
+    ended = project.run("--", *torchrun, script, within=WITHIN)
+
+    assert (code, out) == (1, ["starts"] * 2), err
+    assert (ended.code, ended.out.splitlines()) == (1, ["starts"] * 2), ended.err
+
+
+@pytest.mark.parametrize(
+    ("command", "started"),
+    [
+        ("torchrun --max-restarts 3 a.py", "torchrun --max-restarts=0 a.py"),
+        ("torchrun --max_restarts=3 a.py", "torchrun --max-restarts=0 a.py"),
+        ("python -m torch.distributed.run --max-restarts 3 -m a --max-restarts 3",
+         "python -m torch.distributed.run --max-restarts=0 -m a --max-restarts 3"),
+        ("torchrun a.py --max-restarts 3", None),
+        ("torchrun --nnodes 2 --max-restarts 3 a.py", None),
+        ("python a.py --max-restarts 3", None),
+    ],
+)  # fmt: skip
+def test_restarts_of_a_torchrun_on_one_host_are_rocsteadys(
+    command: str, started: str | None
+) -> None:
+    assert " ".join(without_own_restarts(tuple(command.split()))) == (started or command)
 
 
 def test_the_users_own_rendezvous_is_used(project: Project, torch_python: str) -> None:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import platform
 import stat
 import sys
 from pathlib import Path
@@ -9,7 +10,13 @@ import pytest
 
 from rocsteady.errors import JournalError
 from rocsteady.store import location as place_module
-from rocsteady.store.location import Place, find_place, is_network
+from rocsteady.store.location import (
+    Place,
+    existing_places,
+    find_place,
+    is_network,
+    places_of_hosts,
+)
 
 posix = pytest.mark.skipif(sys.platform == "win32", reason="modes and owners")
 
@@ -104,7 +111,7 @@ def test_on_a_network_the_database_is_in_the_local_state_folder(tmp_path: Path) 
 
     place = find_place(project, state=state, filesystem=network_at(project))  # type: ignore[arg-type]
 
-    assert place.folder == project / ".rocsteady"
+    assert place.folder == project / ".rocsteady" / "hosts" / platform.node()
     assert place.database.parent.parent == state / "projects"
     assert place.wal
     assert place.notes == (
@@ -112,13 +119,22 @@ def test_on_a_network_the_database_is_in_the_local_state_folder(tmp_path: Path) 
     )
 
 
-def test_with_home_on_the_network_too_there_is_no_write_ahead_log(tmp_path: Path) -> None:
-    project = project_in(tmp_path)
+def test_with_home_on_the_network_too_no_two_hosts_share_a_database(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project, state = project_in(tmp_path), tmp_path / "state"
+    places = []
+    for host in ("node1", "node2"):
+        monkeypatch.setattr(platform, "node", lambda name=host: name)
+        places.append(find_place(project, state=state, filesystem=lambda _: "lustre"))
+        places[-1].database.touch()
+        (found,) = existing_places(project, state=state, filesystem=lambda _: "lustre")
+        assert (found.folder, found.database) == (places[-1].folder, places[-1].database)
 
-    place = find_place(project, state=tmp_path / "state", filesystem=lambda _: "lustre")
-
-    assert not place.wal
-    assert "no write-ahead log" in place.notes[0]
+    assert not any(place.wal for place in places)
+    for field in ("folder", "database", "memory"):
+        assert len({getattr(place, field) for place in places}) == 2
+    assert [*places_of_hosts(project)] == ["node1", "node2"]
 
 
 def test_a_read_only_home_means_no_memory_and_is_said(tmp_path: Path) -> None:
@@ -167,7 +183,10 @@ def test_the_temporary_folder_is_the_last_resort_and_nowhere_is_an_error(tmp_pat
 @pytest.mark.parametrize(
     ("filesystem", "expected"),
     [("ext4", False), ("btrfs", False), ("overlay", False), ("fuseblk", False), ("", False)]
-    + [(name, True) for name in ("nfs", "nfs4", "cifs", "lustre", "fuse.sshfs", "9p", "gpfs")],
+    + [
+        (name, True)
+        for name in ("nfs", "nfs4", "cifs", "lustre", "fuse", "fuse.sshfs", "9p", "gpfs")
+    ],
 )
 def test_file_systems_that_are_reached_over_a_network(filesystem: str, *, expected: bool) -> None:
     assert is_network(filesystem, Path("/x")) is expected

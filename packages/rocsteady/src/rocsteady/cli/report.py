@@ -21,7 +21,7 @@ from rocsteady.report.story import Story, story_document
 from rocsteady.screens.runs import render_summary
 from rocsteady.screens.screen import json_text, layout, show, show_json, tell
 from rocsteady.store.journal import Journal
-from rocsteady.store.location import existing_places
+from rocsteady.store.location import Place, existing_places, places_of_hosts
 from rocsteady.store.values import RunLine
 from rocsteady.system.atomic_file import write_whole
 
@@ -117,16 +117,12 @@ def _show_hosts(folders: tuple[Path, ...], *, as_json: bool) -> None:
     """Print what the last runs in these folders said."""
     records = {}
     for folder in folders:
-        inside = [folder] if existing_places(folder) else sorted(folder.iterdir())
-        for each in inside:
-            for place in existing_places(each)[:1] if each.is_dir() else ():
-                journal = Journal(place)
-                try:
-                    records[each.name or str(each)] = journal.story(
-                        find_run(journal, None).run.name
-                    )
-                finally:
-                    journal.close()
+        for host, place in _places(folder).items():
+            journal = Journal(place)
+            try:
+                records[host] = journal.story(find_run(journal, None).run.name)
+            finally:
+                journal.close()
     if not records:
         raise click.UsageError(f"no runs in {', '.join(map(str, folders))}")
     timeline = job_timeline(records)
@@ -136,6 +132,19 @@ def _show_hosts(folders: tuple[Path, ...], *, as_json: bool) -> None:
     for line in timeline.lines:
         at = time.strftime("%H:%M:%S", time.localtime(line.at))
         click.echo(f"{at}  {', '.join(line.hosts)}  {printable(line.text)}")
+
+
+def _places(folder: Path) -> dict[str, Place]:
+    """Return the journals of hosts in a folder that they share, of one host, or one below it each.
+
+    Where home is local, a host's database is there, and other hosts do not see it.
+    """
+    if shared := places_of_hosts(folder):
+        return shared
+    if own := existing_places(folder)[:1]:
+        return {folder.absolute().name or str(folder): own[0]}
+    inside = [each for each in sorted(folder.iterdir()) if each.is_dir()]
+    return {each.name: place for each in inside for place in existing_places(each)[:1]}
 
 
 def _page(journal: Journal, line: RunLine, *, reloads: bool = False) -> str:

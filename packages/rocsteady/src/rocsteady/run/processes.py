@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
-from rocsteady_train.inside.launcher import options
+from rocsteady_train.inside.launcher import ONE_HOST, options
 
 from rocsteady.run.job.resume import Launch
 from rocsteady.system.child import Child, start_child
@@ -88,13 +88,50 @@ class Engine(Protocol):
 
 
 LAUNCHERS = ("torchrun", "torch.distributed.run")
+RESTARTS, HOSTS = "PET_MAX_RESTARTS", "PET_NNODES"  # torchrun's variables for its options
 
 
 def chosen_rendezvous(command: Sequence[str]) -> str:
     """Return the rendezvous that the user chose for torchrun; "" if that is left to rocsteady."""
-    if not any(word.endswith(LAUNCHERS) for word in command[:3]):
+    if not _launcher(command):
         return ""
     return options(command).get("rdzv_backend", "")
+
+
+def without_own_restarts(command: tuple[str, ...], hosts: str = "1") -> tuple[str, ...]:
+    """Return a command whose torchrun, on one host, leaves it to rocsteady to restart ranks.
+
+    It would restart after any failure, also after an error in the script.
+    """
+    first = _launcher(command)
+    own = command[first : _script(command, first)]
+    if not first or options(own).get("nnodes", hosts) not in ONE_HOST:
+        return command
+    places = [at for at, word in enumerate(own) if _is_restarts(word)]
+    if not places:
+        return command
+    after = places[0] + (1 if "=" in own[places[0]] else 2)
+    ours = (*own[: places[0]], "--max-restarts=0", *own[after:])
+    return *command[:first], *ours, *command[first + len(own) :]
+
+
+def _is_restarts(word: str) -> bool:
+    return word.partition("=")[0].replace("_", "-") == "--max-restarts"
+
+
+def _launcher(command: Sequence[str]) -> int:
+    """Return where the arguments of a torchrun begin; 0 if it is none."""
+    places = (at for at, word in enumerate(command[:3], 1) if word.endswith(LAUNCHERS))
+    return next(places, 0)
+
+
+def _script(command: Sequence[str], first: int) -> int:
+    """Return where the script of a torchrun begins, or what names it."""
+    ends = ("-m", "--module", "--no-python", "--no_python")
+    places = (
+        at for at, word in enumerate(command[first:], first) if word.endswith(".py") or word in ends
+    )
+    return next(places, len(command))
 
 
 def start_command(  # noqa: PLR0913 - all are keyword arguments
@@ -108,10 +145,13 @@ def start_command(  # noqa: PLR0913 - all are keyword arguments
     terminal: TerminalUse,
     log_rules: LogRules,
 ) -> Child:
-    """Start the command as it is."""
+    """Start the command; of torchrun, only the restarts are rocsteady's."""
+    variables = {**environment, **launch.environment}
+    if _launcher(launch.command) and variables.get(HOSTS, "1") in ONE_HOST:
+        variables.pop(RESTARTS, None)
     return start_child(
-        launch.command,
-        environment={**environment, **launch.environment},
+        without_own_restarts(launch.command, variables.get(HOSTS, "1")),
+        environment=variables,
         folder=folder,
         run_id=run_id,
         log=log,

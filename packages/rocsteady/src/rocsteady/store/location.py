@@ -3,8 +3,9 @@
 In ``.rocsteady/`` of the project, which is private and which git does not see. If the project
 cannot be written, in the user's state folder; if that cannot be written either, in the temporary
 folder, for as long as the machine stays up. SQLite's locks and its shared memory cannot be relied
-on over a network, so there the database moves to the state folder, and if that is on the network
-too it does without the write-ahead log.
+on over a network, which other hosts may share. There each host has a folder of its own below
+``hosts/``, and the database moves to the state folder. If that is on the network too, it stays in
+the host's folder and does without the write-ahead log.
 
 A folder that is a link, or somebody else's, is not used: whoever owns it could tell us what to
 believe.
@@ -13,6 +14,8 @@ believe.
 from __future__ import annotations
 
 import os
+import platform
+import re
 import stat
 import sys
 import tempfile
@@ -31,10 +34,11 @@ FOLDER = ".rocsteady"
 DATABASE = "journal.db"
 MEMORY = "memory.db"
 RUNS = "runs"  # a folder for each, below that of the journal
+HOSTS = "hosts"  # likewise, on a network
 PRIVATE = 0o700
 _NETWORK = """
-    9p afs afp autofs beegfs ceph cifs coda drvfs gfs2 glusterfs gpfs lustre ncpfs nfs nfs4 ocfs2
-    orangefs panfs prl_fs pvfs2 smb2 smb3 smbfs vboxsf virtiofs wekafs
+    9p afs afp autofs beegfs ceph cifs coda drvfs fuse gfs2 glusterfs gpfs lustre ncpfs nfs nfs4
+    ocfs2 orangefs panfs prl_fs pvfs2 smb2 smb3 smbfs vboxsf virtiofs wekafs
 """
 NETWORK = frozenset(_NETWORK.split())
 
@@ -72,8 +76,10 @@ def find_place(
     folder = _first_usable(folders, notes)
     database, wal = folder, True
     if is_network(kind := filesystem(folder), folder):
+        folder = own_folder(folder)
+        make_private(folder)
         database, wal = _local(folder, folders[-2], kind, filesystem, notes)
-    memory, memory_writable = _memory(state, notes)
+    memory, memory_writable = _memory(state, filesystem, notes)
     return Place(
         folder=folder,
         database=database / DATABASE,
@@ -99,9 +105,9 @@ def existing_places(
     state = state or state_folder()
     folders = _folders(project, state, temporary)
     own, in_state = folders[0], folders[-2]
-    memory = state / MEMORY
+    memory = memory_file(state, filesystem)
     places, notes = [], []
-    for folder in folders:
+    for folder in (own_folder(own), *folders):
         if not os.path.lexists(folder / DATABASE):
             continue
         try:
@@ -111,7 +117,7 @@ def existing_places(
             continue
         on_network = folder == in_state and is_network(filesystem(own), own) and own.is_dir()
         place = Place(
-            folder=own if on_network else folder,
+            folder=own_folder(own) if on_network else folder,
             database=folder / DATABASE,
             wal=not is_network(filesystem(folder), folder),
             memory=memory if memory.is_file() else None,
@@ -121,6 +127,28 @@ def existing_places(
     if notes and not places:
         raise JournalError(f"the journal of this project is not used: {'; '.join(notes)}")
     return tuple(places)
+
+
+def places_of_hosts(project: Path) -> dict[str, Place]:
+    """Find the journals that hosts have in a project that they share, to read them."""
+    return {
+        folder.name: Place(
+            folder=folder, database=folder / DATABASE, wal=False, memory=None, memory_writable=False
+        )
+        for folder in sorted((project / FOLDER / HOSTS).glob("*"))
+        if (folder / DATABASE).is_file()
+    }
+
+
+def own_folder(folder: Path) -> Path:
+    """Return what belongs to this host of a folder that several may share."""
+    return folder / HOSTS / (re.sub(r"[^\w.-]|^\.+", "_", platform.node()) or "host")
+
+
+def memory_file(state: Path, filesystem: Callable[[Path], str] = filesystem_of) -> Path:
+    """Return the file of this machine's memory, which no two hosts have in common."""
+    is_shared = is_network(filesystem(state), state)
+    return (own_folder(state) if is_shared else state) / MEMORY
 
 
 def has_journal(project: Path) -> bool:
@@ -226,20 +254,25 @@ def _local(
         return folder, False
     if is_network(filesystem(in_state), in_state):
         notes.append(f"home is on a network too ({kind}): the journal has no write-ahead log")
-        return in_state, False
+        return folder, False
     notes.append(f"{folder} is on {kind}: the database is in {in_state}")
     return in_state, True
 
 
-def _memory(state: Path, notes: list[str]) -> tuple[Path | None, bool]:
+def _memory(
+    state: Path, filesystem: Callable[[Path], str], notes: list[str]
+) -> tuple[Path | None, bool]:
+    path = state / MEMORY
     try:
         make_private(state)
+        path = memory_file(state, filesystem)
+        make_private(path.parent)
     except OSError as error:
-        there = (state / MEMORY).is_file()
+        there = path.is_file()
         rest = "earlier observations are used, but none can be added" if there else "works without"
         notes.append(f"cannot remember results for this machine ({_why(error)}): {rest}")
-        return (state / MEMORY if there else None), False
-    return state / MEMORY, True
+        return (path if there else None), False
+    return path, True
 
 
 def _why(error: OSError) -> str:

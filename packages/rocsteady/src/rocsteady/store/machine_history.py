@@ -22,7 +22,7 @@ from rocsteady.errors import JournalError
 from rocsteady.model import Observation, Value
 from rocsteady.store import database
 from rocsteady.store.database import put, select
-from rocsteady.store.location import DATABASE, MEMORY, Place
+from rocsteady.store.location import DATABASE, Place, memory_file
 from rocsteady.store.user_folders import state_folder
 from rocsteady.store.values import (
     Deadly,
@@ -169,7 +169,7 @@ def memory_to_read(state: Path | None = None) -> Memory:
             folder=state,
             database=state / DATABASE,
             wal=False,
-            memory=state / MEMORY,
+            memory=memory_file(state),
             memory_writable=False,
         )
     )
