@@ -289,7 +289,7 @@ def test_the_same_preview_on_a_machine_with_another_gpu_is_another(cli: Rocstead
         ("rx9070xt-windows", "gpu-reset", ["retry", "hipblaslt-off", "cpu"]),
         ("nvidia-card", "oom-fragmentation", ["retry", "allocator-expandable"]),
         ("wsl2", "hang-lost-interrupt", ["retry", "interrupts-off", "cpu"]),
-        ("mi300x-8", "hang-in-collective", ["retry", "p2p-off", "single-gpu"]),
+        ("mi300x-8", "hang-in-collective", ["retry", "p2p-off"]),
         ("rx5700xt-override", "machine-went-down", ["cpu"]),
         ("no-amd-gpu", "hang-in-loader", ["retry", "loader-forkserver", "loader-inline"]),
     ],

@@ -14,7 +14,7 @@ from rocsteady.doctor.diagnosis import CHECKS, diagnose, probe_findings
 from rocsteady.doctor.facts import Facts
 from rocsteady.doctor.knowledge.reader import Knowledge
 from rocsteady.doctor.knowledge.rules import Condition, Rule
-from rocsteady.doctor.knowledge.values import Area, Confidence, Fix, Severity
+from rocsteady.doctor.knowledge.values import Area, Confidence, Fix, Need, Severity
 from rocsteady.doctor.machine.machine import Machine
 from rocsteady.doctor.machine.system import SetVariable
 from rocsteady.doctor.machine.view import Unread
@@ -158,6 +158,19 @@ def test_commands_are_those_for_the_place_where_the_reader_sits(
             Fix(text="Do it.", commands=("bash",)),
         ],
     }
+
+
+def test_whom_a_new_container_helps_need_not_log_in_again(
+    recorded: Recorded, knowledge: Knowledge
+) -> None:
+    (found,) = [
+        each
+        for each in diagnose(recorded.machine("render-denied"), knowledge).findings
+        if each.rule == "render-denied"
+    ]
+
+    assert found.fix.commands[0].startswith("podman run ")  # as here
+    assert Need.RELOGIN not in found.fix.needs
 
 
 def test_a_command_is_repeated_for_each_value_and_left_out_without_one(

@@ -113,7 +113,7 @@ def test_a_crash_shows_the_line_of_python(project: Project, torch_python: str) -
 def test_bfloat16_is_tried_against_nan_only_where_float16_was_seen(
     project: Project, torch_python: str, precision: str
 ) -> None:
-    options = ("--deny", "retry", "--max-attempts", "2")
+    options = ("--deny", "retry", "--also", "precision-bf16", "--max-attempts", "2")
     project.run(*options, "--", torch_python, project.script(NOT_A_NUMBER), precision)
 
     decided = [decision["what"] for decision in project.story()["decisions"]]

@@ -62,8 +62,6 @@ def batches(
         seen.append([float(value) for value in whole.flatten()] + [float(torch.rand(()))])
         loop.step(batch, lambda part: model(part[0] if isinstance(part, list) else part).mean())
         if stop is not None and len(seen) == stop:
-            # What is after the yield of the last batch, without asking for another.
-            loop.steps += 1
             loop.save(wait=True)
             break
     loop.checkpointer.close()
@@ -84,6 +82,33 @@ def same(
 
 def case_shuffled(folder: Path) -> None:
     same(folder, lambda: DataLoader(Noisy(), batch_size=4, shuffle=True))
+
+
+def case_a_save_in_the_loop_counts_what_was_trained(folder: Path) -> None:
+    def train(name: str, *, before: int = 0, after: int = 0) -> tuple[int, list[float]]:
+        """Save and leave the loop before or after the step of one of ten batches."""
+        data = DataLoader(TensorDataset(torch.arange(40.0).reshape(10, 4)), batch_size=1)
+        loop, model = make(folder / name, data, epochs=1, lose_at_most=600.0)
+        seen: list[float] = []
+        for at, batch in enumerate(loop, 1):
+            if at == before:
+                loop.save(wait=True)
+                break
+            loop.step(batch, lambda part: model(part[0]).mean())
+            seen.append(float(batch[0][0, 0]))
+            if at == after:
+                loop.save(wait=True)
+                break
+        loop.checkpointer.close()
+        return loop.steps, seen
+
+    _, wanted = train("alone")
+    for name, place in (("before", {"before": 4}), ("after", {"after": 3})):
+        steps, first = train(name, **place)
+        end, rest = train(name)
+
+        assert (steps, end) == (3, 10), (name, steps, end)
+        assert first + rest == wanted, (name, first, rest)
 
 
 def case_with_workers(folder: Path) -> None:
@@ -363,9 +388,9 @@ def case_a_save_that_failed_is_tried_again_at_the_next_interval(folder: Path) ->
                 loop.save(wait=True)
             except rocsteady_train.CheckpointError as error:
                 raised = str(error)
-            assert "step 7 was not saved" in raised
+            assert "step 8 was not saved" in raised
             checkpointer._to_disk = write
-        if loop.steps == 8:
+        elif loop.steps == 8:
             checkpointer._to_disk = fail  # the last save fails too, and the script goes on
     assert loop.steps == 10
     assert checkpointer.newest == 8

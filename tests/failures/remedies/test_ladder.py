@@ -17,6 +17,8 @@ from rocsteady.model import Strategy
 if TYPE_CHECKING:
     from tests.failures.remedies.conftest import Situations
 
+PRECISION = ("precision-bf16", "precision-fp32")  # only if somebody asks for it
+
 
 def would_try(situation: Situation) -> list[str]:
     """Return what would be tried, one after the other."""
@@ -37,7 +39,7 @@ def test_a_first_hang_may_be_chance_the_second_is_answered(situations: Situation
 
 
 def test_cheapest_first_and_what_did_not_move_it_is_taken_back(situations: Situations) -> None:
-    situation = situations("nan-loss", nature=Nature.DETERMINISTIC)
+    situation = situations("nan-loss", also=PRECISION, nature=Nature.DETERMINISTIC)
 
     choices = preview(situation)
 
@@ -58,7 +60,7 @@ def test_cheapest_first_and_what_did_not_move_it_is_taken_back(situations: Situa
 
 
 def test_what_brought_the_run_further_is_kept_under_the_next(situations: Situations) -> None:
-    situation = situations("nan-loss", nature=Nature.DETERMINISTIC)
+    situation = situations("nan-loss", also=PRECISION, nature=Nature.DETERMINISTIC)
 
     further = situations.after(situation, choose_remedy(situation), steps=300)
 
@@ -255,8 +257,26 @@ def test_only_what_is_allowed_and_nothing_that_is_denied(situations: Situations)
     assert dict(choose_remedy(denied).skipped)["precision-bf16"] == "denied by --deny"
 
 
+def test_what_changes_numbers_is_used_only_if_it_is_named(situations: Situations) -> None:
+    nan = situations("nan-loss", nature=Nature.DETERMINISTIC)
+    two = situations("gpu-hang", "rx7900xt-pair", ranks=2)
+    one = situations("gpu-hang", "rx7900xt-pair")  # of one rank the batch stays as it is
+
+    assert would_try(nan) == ["attention-math", "checkpoint-back"]
+    assert "precision-bf16" in preview(nan)[-1].why
+    assert "single-gpu" not in would_try(two)
+    assert "single-gpu" in preview(two)[-1].why
+    assert "single-gpu" in would_try(one)
+    assert "single-gpu" in would_try(msgspec.structs.replace(two, also=("single-gpu",)))
+    assert "p2p-off" not in would_try(
+        situations(
+            "hang-in-collective", "mi300x-8", ranks=2, allow=("retry",), also=("single-gpu",)
+        )
+    )
+
+
 def test_a_setting_with_nothing_to_act_on_is_passed_over_and_undone(situations: Situations) -> None:
-    situation = situations("nan-loss", nature=Nature.DETERMINISTIC)
+    situation = situations("nan-loss", also=PRECISION, nature=Nature.DETERMINISTIC)
     further = situations.after(situation, choose_remedy(situation), steps=300)
     idle = msgspec.structs.replace(further, ineffective=("precision",))
 
@@ -296,7 +316,7 @@ def test_a_checkpoint_passed_over_is_not_passed_over_again_after_progress(
 
 
 def test_budgets_end_it(situations: Situations) -> None:
-    situation = situations("nan-loss", nature=Nature.DETERMINISTIC)
+    situation = situations("nan-loss", also=PRECISION, nature=Nature.DETERMINISTIC)
 
     def tried(budget: Budget) -> int:
         return len(preview(msgspec.structs.replace(situation, budget=budget))) - 1
@@ -306,7 +326,9 @@ def test_budgets_end_it(situations: Situations) -> None:
 
 
 def test_progress_refills_the_budget(situations: Situations) -> None:
-    situation = situations("nan-loss", nature=Nature.DETERMINISTIC, budget=Budget(tries=1))
+    situation = situations(
+        "nan-loss", also=PRECISION, nature=Nature.DETERMINISTIC, budget=Budget(tries=1)
+    )
 
     further = situations.after(situation, choose_remedy(situation), steps=200)
 
@@ -369,9 +391,12 @@ GETS_THERE = {  # what fails, what is given, the settings with which it does not
     "too many workers for the host's memory": (
         "oom-host", {}, ("workers", 2), "retry loader-less-prefetch loader-fewer-workers"),
     "a compile that dies": ("compile-failure", {}, ("compile", False), "compile-off"),
-    "NaN under fp16": ("nan-loss", {}, ("precision", "bf16"), "retry precision-bf16"),
+    "NaN under fp16": (
+        "nan-loss", {"also": PRECISION}, ("precision", "bf16"), "retry precision-bf16"),
     "a GPU that fails only with two ranks": (
-        "gpu-hang", {"ranks": 2, "rank": 1}, ("gpus", (0,)), "retry single-gpu"),
+        "gpu-hang",
+        {"ranks": 2, "rank": 1, "also": ("single-gpu",)},
+        ("gpus", (0,)), "retry single-gpu"),
     "the last checkpoint cannot be read": (
         "checkpoint-corrupt", {}, ("checkpoints_back", 1), "checkpoint-back"),
 }  # fmt: skip

@@ -180,6 +180,12 @@ class RunCommand(click.Command):
 @click.option("--allow", type=Remedies(), default=(), help="Use only these workarounds.")
 @click.option("--deny", type=Remedies(), default=(), help="Never use these workarounds.")
 @click.option(
+    "--also",
+    type=Remedies(),
+    default=(),
+    help="Also use these workarounds, though they change the precision or the global batch.",
+)
+@click.option(
     "--with", "start_with", type=Remedies(), default=(), help="Start with these workarounds."
 )
 @click.option(
@@ -385,12 +391,14 @@ def _allowed(options: RunOptions) -> RunOptions:
         allowed = (RETRY,)
         if options.plan is not None:
             raise click.UsageError(f"--plan is not allowed here by {policy.path}")
-    for each in options.start_with:
+    for each in (*options.start_with, *options.also):
         if each not in allowed:
-            raise click.UsageError(f"--with {each} is not allowed here by {policy.path}")
+            raise click.UsageError(f"{each} is not allowed here by {policy.path}")
     if not options.without_terminal:
         tell(f"rocsteady: policy {policy.path}: {policy.words}")
-    chosen = tuple(each for each in options.allow or allowed if each in allowed)
+    # A policy permits; that a workaround may change numbers is for the user to say.
+    harmless = tuple(each for each in allowed if known[each].changes is None)
+    chosen = tuple(each for each in options.allow or harmless if each in allowed)
     return msgspec.structs.replace(
         options,
         observe=options.observe or policy.mode is Mode.OBSERVE,

@@ -6,6 +6,7 @@ software that it was made with: one of other software is a note, since nobody ha
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, date, datetime
@@ -31,7 +32,7 @@ from rocsteady.doctor.gpu_reports import page_line
 from rocsteady.doctor.knowledge.gpu_names import card_name, describe, gfx_of
 from rocsteady.doctor.knowledge.reader import Knowledge, load_knowledge, own_folder
 from rocsteady.doctor.knowledge.rules import PLACEHOLDER, Rule
-from rocsteady.doctor.knowledge.values import Confidence, Fix, Severity
+from rocsteady.doctor.knowledge.values import Confidence, Fix, Need, Severity
 from rocsteady.doctor.knowledge_state import knowledge_state
 from rocsteady.doctor.machine.gpus import NODES
 from rocsteady.doctor.machine.machine import Machine, changes, software_of
@@ -155,14 +156,15 @@ def _finding(rule: Rule, match: Match, facts: Facts, knowledge: Knowledge) -> Fi
         return [whole for line in lines for whole in filled(line)]
 
     summary = PLACEHOLDER.sub(lambda found: ", ".join(values(found.group(1))), rule.summary)
-    commands = tuple(line for template in _templates(rule.fix, facts) for line in filled(template))
+    here = _for_this_system(rule.fix, facts)
+    commands = tuple(line for template in here.commands for line in filled(template))
     return Finding(
         rule=rule.id,
         severity=rule.severity,
         area=rule.area,
         summary=summary,
         seen=match.seen,
-        fix=msgspec.structs.replace(rule.fix, commands=commands, windows=(), container=()),
+        fix=msgspec.structs.replace(here, commands=commands, windows=(), container=()),
         confidence=rule.confidence,
         confirmed_on=rule.confirmed_on,
         sources=tuple(knowledge.sources[key] for key in rule.sources),
@@ -174,12 +176,16 @@ def _spelled(value: Scalar) -> str:
     return f"{value:.3g}" if isinstance(value, float) else str(value)
 
 
-def _templates(fix: Fix, facts: Facts) -> tuple[str, ...]:
+def _for_this_system(fix: Fix, facts: Facts) -> Fix:
     if facts.values("os") == ("windows",):
-        return fix.windows or fix.commands
-    if facts.values("container"):
-        return fix.container or fix.commands
-    return fix.commands
+        return msgspec.structs.replace(fix, commands=fix.windows or fix.commands)
+    if not facts.values("container") or not fix.container:
+        return fix
+    commands = fix.container
+    if facts.values("container") == ("podman",):
+        commands = tuple(re.sub("^docker run", "podman run", line) for line in commands)
+    needs = tuple(need for need in fix.needs if need is not Need.RELOGIN)  # it starts anew anyway
+    return msgspec.structs.replace(fix, commands=commands, needs=needs)
 
 
 def _crash(rule: Rule, error: Exception) -> Finding:

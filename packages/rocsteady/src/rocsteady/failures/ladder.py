@@ -190,13 +190,15 @@ def _applied(remedy: Remedy, here: Situation, situation: Situation) -> Strategy 
             why = f"{settings[0]} has no effect on this script"
         elif result in strategies_tried(here):
             why = ALREADY_TRIED
+    why = why or remedy.needs_consent(here)
     return Refused(why=why) if why else result
 
 
 def _unwanted(remedy: str, situation: Situation) -> str:
     if remedy in situation.deny:
         return "denied by --deny"
-    return "not in --allow" if situation.allow and remedy not in situation.allow else ""
+    named = (*situation.allow, *situation.also)
+    return "not in --allow" if situation.allow and remedy not in named else ""
 
 
 def _ruled_out(strategy: Strategy, situation: Situation, current: Strategy) -> str:
@@ -254,11 +256,18 @@ def _nothing_left(
     used = dict.fromkeys(attempt.remedy for attempt in situation.tried if attempt.remedy)
     names = f" Tried: {', '.join(used)}." if used else ""
     known = f"No {'other ' if used else ''}workaround for {kind} is known here."
+    left = [
+        f" {name} was not tried: {why}."
+        for name, why in skipped
+        if why == load_remedies()[name].needs_consent(situation)
+    ]
     return RemedyChoice(
         strategy=None,
         exhausted=not (_unwanted(RETRY, situation) or situation.crashed_machine),
         reverted=standing.reverted,
-        why=("The cause is not known." if kind == FailureKind.UNKNOWN else known) + names,
+        why=("The cause is not known." if kind == FailureKind.UNKNOWN else known)
+        + names
+        + "".join(left),
         skipped=skipped,
     )
 

@@ -70,6 +70,13 @@ class Requirement(Condition, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     otherwise: str
 
 
+class Changes(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What a remedy changes of the training itself, such as its precision."""
+
+    what: str
+    ranks: int = 1  # from how many on
+
+
 class Remedy(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One entry of the file: what a person wants to know of it, and what it changes."""
 
@@ -86,6 +93,7 @@ class Remedy(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
     set: dict[str, str] = msgspec.field(default_factory=dict)
     setting: dict[str, Any] = msgspec.field(default_factory=dict)
     allocator: dict[str, str] = msgspec.field(default_factory=dict)
+    changes: Changes | None = None
 
     def answers_to(self, kind: str) -> bool:
         """Return whether it is meant for a kind of failure."""
@@ -102,6 +110,14 @@ class Remedy(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
         if self.allocator:
             return _with_allocator_keys(situation, self.allocator)
         return _with_variables(situation, self.set)
+
+    def needs_consent(self, situation: Situation) -> str:
+        """Return why it is used only if the user names it; "" if it may be used."""
+        if self.changes is None or situation.ranks < self.changes.ranks:
+            return ""
+        if self.id in (*situation.allow, *situation.also):
+            return ""
+        return f"it changes {self.changes.what}; to allow it: --also {self.id}"
 
     def _unmet(self, situation: Situation) -> str:
         """Return why the first requirement that does not hold is not met; "" if all are."""

@@ -61,6 +61,7 @@ class Situation(Value, frozen=True, kw_only=True):
     helped_before: tuple[str, ...] = ()  # remedies that mended this script on this machine
     allow: tuple[str, ...] = ()  # only these; empty: all
     deny: tuple[str, ...] = ()
+    also: tuple[str, ...] = ()  # though they change numbers
     budget: Budget = Budget()
 
     @property

@@ -82,6 +82,7 @@ class RunOptions(Value, frozen=True, kw_only=True):
     no_remedies: bool = False  # retry without changing anything
     allow: tuple[str, ...] = ()  # remedies
     deny: tuple[str, ...] = ()
+    also: tuple[str, ...] = ()  # though they change numbers
     start_with: tuple[str, ...] = ()
     retry_crashed: bool = False  # also what crashed the machine
     yes: bool = False  # ask nothing

@@ -230,6 +230,7 @@ class StrategyHistory:
             helped_before=(*(helped.remedy for helped in self.offers()), *self._probed()),
             allow=(RETRY,) if self._options.no_remedies else self._options.allow,
             deny=self._options.deny,
+            also=self._options.also,
         )
 
     def _probed(self) -> tuple[str, ...]:

@@ -95,11 +95,14 @@ class BatchOrder:
             self._consumed += 1
             yield batch
 
-    def state(self) -> dict[str, Any]:
-        """Return where the epoch is, between two batches."""
+    def state(self, *, ahead: bool = False) -> dict[str, Any]:
+        """Return where the epoch is; ``ahead``: the last batch is handed out, and not used yet.
+
+        A loader with a state of its own cannot go back by one: that batch is then left out.
+        """
         return {
             "began": self._began,
-            "consumed": self._consumed,
+            "consumed": self._consumed - ahead,
             "loader": self._owner().state_dict() if self._stateful else None,
             "now": generator_states(),
         }

@@ -159,6 +159,7 @@ class Loop:
             "values": self.values,
             "progress": self._progress,
         }
+        self._in_batch = False  # it is handed out, and does not count yet
         self._stepped = False  # by the optimizer, since the last batch
         self._prepared = False  # memory for the first save
         self._postponed = 0
@@ -230,8 +231,10 @@ class Loop:
         return loss
 
     def save(self, *, wait: bool = False) -> None:
-        """Save now. Call it between two batches, or after the last."""
-        self._note(self._order.state())
+        """Save now. A batch that the optimizer has not used yet comes again after a resume."""
+        if self._stepped:
+            self._count_batch()
+        self._note(self._order.state(ahead=self._in_batch))
         self._save(wait=wait)
 
     def _batches(self) -> Iterator[Any]:
@@ -242,11 +245,12 @@ class Loop:
                 if self._guard and self.steps + 1 in self._guard.left_out:
                     self.steps += 1
                     continue
-                self._stepped = False
+                self._in_batch, self._stepped = True, False
                 yield batch
                 if self._guard and self._guard.why:
+                    self._in_batch = False
                     break
-                self.steps += 1
+                self._count_batch()
                 self._after_batch()
             if self._guard and self._guard.why:
                 self._go_back(self._guard)
@@ -257,6 +261,10 @@ class Loop:
             if self.epoch == self._epochs:
                 self._note(self._order.between_epochs())
                 self._try_to_save(wait=True)
+
+    def _count_batch(self) -> None:
+        self.steps += self._in_batch
+        self._in_batch = False
 
     def _after_batch(self) -> None:
         if self._stepped and not self._prepared:  # now the optimizer has its state
