@@ -147,10 +147,11 @@ def picture_reports(made: dict[str, Path]) -> None:
                 top = browser.new_page(viewport=size, color_scheme="light")
                 top.goto(page.as_uri())
                 top.screenshot(path=PICTURES / "report.png")
+                top.locator(".beside").first.screenshot(path=PICTURES / "wait.png")
 
 
 def picture_watch(folder: Path, python: Path) -> None:
-    """Draw the full screen: healthy, in an incident, finished."""
+    """Draw the full screen: healthy, hung, finished."""
     story = replace(STORIES[0], small=("--episodes", "500", *STORIES[0].small[2:]), faults=LATER)
     variables = prepare(story, folder, python)
     run = rocsteady(folder, variables, "run", "--yes", "--name", story.name)

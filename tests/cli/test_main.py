@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING
 import click
 
 from rocsteady import __version__
-from rocsteady.cli.main import COMMANDS, rocsteady
+from rocsteady.cli.main import COMMANDS, NO_BREAK, rocsteady
 from rocsteady.run.options import RunOptions
 
 if TYPE_CHECKING:
@@ -214,3 +215,13 @@ def test_without_a_command_the_help_is_shown_as_it_is(cli: Rocsteady) -> None:
     ended = cli()
 
     assert ended.err.splitlines() == cli("--help").out.splitlines()
+
+
+def test_help_breaks_no_id_at_its_hyphens() -> None:
+    top = click.Context(rocsteady, info_name="rocsteady", terminal_width=80)
+    for name in COMMANDS:
+        command = rocsteady.get_command(top, name)
+        assert command is not None
+        text = click.Context(command, info_name=name, parent=top).get_help()
+        assert not [line for line in text.splitlines() if re.search(r"\w-$", line)]
+        assert NO_BREAK not in text

@@ -32,6 +32,7 @@ from rocsteady.report.story import (
     Tone,
     build_story,
     costs_of,
+    ended_thread,
     story_document,
 )
 from rocsteady.screens.runs import render_summary
@@ -244,6 +245,25 @@ def test_an_error_in_the_script_is_to_be_fixed_there() -> None:
 def test_why_rocsteady_gave_up_is_named() -> None:
     assert "waiting for a lock" in story(RunOutcome.NOT_DONE, decided="end").next_step.text
     assert "waiting for a lock" not in story(RunOutcome.NOT_DONE).next_step.text
+
+
+ENDED = """\
+2026-11-18T07:45:37.591Z Epoch [3/6], Loss: 0.3462
+2026-11-18T07:45:42.714Z Exception in thread Thread-4 (fill):
+2026-11-18T07:45:42.714Z Traceback (most recent call last):
+2026-11-18T07:45:42.719Z   File "/usr/lib/python3.11/threading.py", line 982, in run
+2026-11-18T07:45:42.719Z     self._target(*self._args, **self._kwargs)
+2026-11-18T07:45:42.719Z   File "/home/me/train.py", line 27, in fill
+2026-11-18T07:45:42.719Z     raise RuntimeError("bad sample")
+2026-11-18T07:45:42.719Z RuntimeError: bad sample
+2026-11-18T07:45:53.789Z rocsteady: stopped this attempt: hung
+"""
+
+
+def test_a_thread_that_ended_is_named_with_its_line() -> None:
+    assert ended_thread(ENDED) == "RuntimeError: bad sample at train.py:27 in fill"
+    assert ended_thread("Epoch 1\n") == ""
+    assert ended_thread("Exception in thread Thread-4:\n") == ""
 
 
 def test_injected_faults_and_changed_settings_are_named() -> None:

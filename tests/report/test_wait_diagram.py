@@ -58,3 +58,12 @@ def test_what_is_waited_for_is_named_by_its_kind() -> None:
     named = [wait_of(Waiter(pid=1, tid=1, place="", waits_for=each)) for each in waits]
 
     assert named == ["a lock", "a pipe", "the end of a child", "time", "a lock"]
+
+
+def test_a_queue_is_named_whatever_it_waits_with() -> None:
+    frames = ("wait (threading.py:320)", "Queue.get (queue.py:171)", "main (train.py:50)")
+    empty = Waiter(pid=1, tid=1, place=PLACE, waits_for="lock 0x1", frames=frames)
+    own = Waiter(pid=1, tid=1, place=PLACE, waits_for="lock 0x1", frames=(*OWN, *frames))
+
+    assert wait_of(empty) == "a queue that stays empty"
+    assert wait_of(own) == "a lock"  # the queue called the user's code, which waits

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import io
 import sys
 import time
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from rich.console import Console
+from rich.file_proxy import FileProxy
 from terminal import Terminal
 
 from rocsteady.colours import RED, coloured
@@ -133,3 +136,13 @@ def test_without_a_terminal_it_is_a_line_now_and_then(
         time.sleep(0.2)
 
     assert set(capsys.readouterr().err.splitlines()) == {"rocsteady: 25%, trying"}
+
+
+def test_a_message_goes_through_a_line_of_progress(monkeypatch: pytest.MonkeyPatch) -> None:
+    below, drawn = io.TextIOWrapper(io.BytesIO(), "utf-8"), io.StringIO()
+    monkeypatch.setattr(sys, "stderr", FileProxy(Console(file=drawn), below))
+
+    screen.tell("wrote it")
+
+    assert drawn.getvalue() == "wrote it\n"
+    assert below.buffer.getvalue() == b""  # type: ignore[attr-defined]

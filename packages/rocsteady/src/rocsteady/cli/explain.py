@@ -276,7 +276,7 @@ def _seen(page: Page, failure: Failure) -> None:
     elif failure.fingerprint.place:
         page.paragraph(f"in {failure.fingerprint.place}", indent=2)
     if failure.also:
-        others = ", ".join(f"{kind} ({role.value})" for kind, role in failure.also)
+        others = ", ".join(kind for kind, _ in failure.also)
         page.paragraph(f"Also seen: {others}.", indent=2, style=DIM)
 
 

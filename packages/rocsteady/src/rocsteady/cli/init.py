@@ -192,6 +192,8 @@ def _tell(one: TrialResult, text: str) -> None:
             f"no step was observed in {duration(one.seconds)}. If the script was still loading or"
             " compiling, use --force --seconds 900 to observe it longer."
         )
+    if text and parse_job(text).resume is None:
+        _say(f"found no way to resume: a run that hangs is stopped. See [resume] in {FILE}")
     _say("next: rocsteady run, or rocsteady plan to compare the options first")
 
 

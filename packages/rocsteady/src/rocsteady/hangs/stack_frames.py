@@ -75,6 +75,15 @@ def below_users_code(frames: Sequence[str] | None) -> Sequence[str]:
     return frames[: next(users, len(frames))]
 
 
+def queue_of(frames: Sequence[str] | None) -> str:
+    """Say which queue a thread waits for, in Python's own code; "" if it is in none."""
+    stays = {"get": " that stays empty", "put": " that stays full"}
+    for frame in below_users_code(frames):
+        if is_of(frame, "queue.py", "multiprocessing/queues.py"):
+            return f"a queue{stays.get(frame.partition(' ')[0].rpartition('.')[2], '')}"
+    return ""
+
+
 def in_collective(thread: ThreadSeen, known: KnownWaits) -> bool:
     """Whether a thread is in a call that other ranks must make too."""
     return known.collective(below_users_code(thread.frames), thread.native or ())

@@ -16,6 +16,7 @@ import msgspec
 from rocsteady.doctor.knowledge.values import Fix
 from rocsteady.doctor.values import Brief, Diagnosis
 from rocsteady.failures.difference import describe_changes
+from rocsteady.hangs.frames import is_users_file, place
 from rocsteady.hangs.wait_set import Waiter
 from rocsteady.model import (
     Failure,
@@ -43,6 +44,9 @@ from rocsteady.wording import duration, inside_a_sentence, plural, result, spare
 UNCHANGED = "unchanged"  # settings
 UNCONFIRMED = "Unverified on AMD hardware."
 FROM_THE_BEGINNING = "start again, from the beginning (found no way to resume)"
+THREAD_ENDED = "Exception in thread "
+_STAMP = re.compile(r"^\d{4}-\d\d-\d\dT[\d:.]+Z ?")
+_FRAME = re.compile(r' +File "(?P<file>.+)", line (?P<line>\d+), in (?P<function>.+)')
 ISSUE = re.compile(r"([\w.-]+/[\w.-]+)#(\d+)")
 ATTEMPT_COLUMNS = (
     "try", "started", "settings", "duration", "end", "last step", "cause", "then",
@@ -616,9 +620,30 @@ def _next_step(facts: RunFacts, state: State, attempts: Sequence[AttemptStory]) 
         return NextStep(action=Action.FIX_SCRIPT, text=text, command=resume)
     last = record.decisions[-1] if record.decisions else None
     gave_up = last.why.rstrip(".") if last is not None and last.ends else ""
+    ours = attempts[-1].number if attempts else 0
+    places = [it.place for it in record.incidents if it.attempt == ours and it.place]
     why = f"rocsteady stopped trying: {gave_up}. " if gave_up else ""
-    text = f"{why}After fixing the cause, {again}:"
+    fix = f"Fix {spoken(places[-1])}, then" if places else f"{why}After fixing the cause,"
+    if places and (thread := ended_thread(facts.log_tail)):
+        fix = f"A thread ended with {thread}; {spoken(places[-1])} may wait for it. Fix it, then"
+    text = f"{fix} {again}:"
     return NextStep(action=Action.FIX_CAUSE, text=text, command=resume)
+
+
+def ended_thread(log: str) -> str:
+    """Return the error that a thread ended with, and the user's line: of the last one in a log."""
+    lines = [_STAMP.sub("", line) for line in log.splitlines()]
+    start = max((n for n, line in enumerate(lines) if line.startswith(THREAD_ENDED)), default=None)
+    if start is None:
+        return ""
+    trace = lines[start + 2 :]  # behind "Traceback (most recent call last):"
+    error = next((line for line in trace if line and not line.startswith(" ")), "")
+    if not error:
+        return ""
+    frames = [found for line in trace[: trace.index(error)] if (found := _FRAME.match(line))]
+    own = [frame for frame in frames if is_users_file(frame["file"])]
+    at = place(own[-1]["function"], own[-1]["file"], own[-1]["line"]) if own else ""
+    return f"{error} at {spoken(at)}" if at else error
 
 
 def _after_success(facts: RunFacts, attempts: Sequence[AttemptStory]) -> NextStep:

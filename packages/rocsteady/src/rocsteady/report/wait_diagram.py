@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rocsteady.hangs.frames import is_users_file, path_of, place_of_frame
-from rocsteady.hangs.stack_frames import has_users_code, own_part
+from rocsteady.hangs.stack_frames import has_users_code, own_part, queue_of
 from rocsteady.hangs.wait_set import Waiter
 from rocsteady.model import Value
 
@@ -75,7 +75,9 @@ def _who(waiter: Waiter, first: Waiter) -> str:
 
 
 def wait_of(waiter: Waiter) -> str:
-    """Name what a thread waits for: a pipe, a lock."""
+    """Name what a thread waits for: a queue, a pipe, a lock."""
+    if queue := queue_of(waiter.frames):
+        return queue
     what = waiter.waits_for.split()
     kind = what[1] if what[0] == "shared" and len(what) > 1 else what[0]
     return waiter.waits_for if kind in UNCOUNTED else f"a {kind}"

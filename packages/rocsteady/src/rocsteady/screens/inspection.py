@@ -125,7 +125,7 @@ def wait_of(waiter: Waiter) -> str:
     others = [pid for pid in waiter.enders if pid != waiter.pid]
     if others:
         which = "process" if len(others) == 1 else "processes"
-        return f"waits for {what}, of {which} {', '.join(map(str, others[:MAX_WAITERS]))}"
+        return f"waits for {what}; {which} {', '.join(map(str, others[:MAX_WAITERS]))} could end it"
     return f"waits for {what}"
 
 

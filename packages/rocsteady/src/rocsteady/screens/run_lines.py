@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple, TextIO
 
 from rocsteady.colours import DIM, GREEN, RED, YELLOW, coloured, takes_colour
+from rocsteady.hangs.stack_frames import queue_of
 from rocsteady.hangs.values import Wait
 from rocsteady.hangs.verdict import Verdict
 from rocsteady.hangs.wait_set import Activity, Member
@@ -233,7 +234,7 @@ def _waits(verdict: Verdict) -> str:
     who = "" if _trains(member, members) else "worker "
     if member.activity is Activity.RUNS:
         return f"{who}running"
-    what = WAITS.get(member.thread.wait)
+    what = queue_of(member.thread.frames) or WAITS.get(member.thread.wait)
     if what is None:
         return ""
     closed = verdict.waits is not None and verdict.waits.closed

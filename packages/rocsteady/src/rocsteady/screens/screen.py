@@ -18,7 +18,6 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TextIO, TypeVar
 
-import click
 import msgspec
 
 from rocsteady.colours import BOLD, DIM, takes_colour
@@ -85,7 +84,8 @@ def _as_unicode(value: Any) -> Any:  # noqa: ANN401 - what JSON has
 
 
 def tell(text: str) -> None:
-    click.echo(printable(text), err=True)
+    sys.stderr.write(f"{printable(text)}\n")  # a line of progress makes room for it
+    sys.stderr.flush()
 
 
 def _coloured(text: str) -> str:
