@@ -107,8 +107,11 @@ def record_first_run(folder: Path, python: Path) -> Path:
     shown = "".join(text for _, text in seen).replace("\r\n", "\n")
     lines, seconds = 1 + shown.count("\n"), time.monotonic() - began
     print(f"$ {' '.join(COMMAND)}\n{shown}{FIRST}: code {code}, {lines} lines, {seconds:.1f} s")
-    if code or lines > LINES or seconds > SECONDS:
-        raise SystemExit(f"not taken: at most {LINES} lines and {SECONDS:.0f} s")
+    if code:
+        raise SystemExit(f"not taken: it ended with {code}")
+    if lines > LINES or seconds > SECONDS:  # the run itself can be drawn
+        print(f"the recording is not taken: at most {LINES} lines and {SECONDS:.0f} s")
+        return folder
     head = {"version": 2, "width": COLUMNS, "height": LINES, "title": " ".join(COMMAND)}
     events = [head, *([round(at, 3), "o", text] for at, text in seen)]
     cast = "".join(json.dumps(each, ensure_ascii=False) + "\n" for each in events)

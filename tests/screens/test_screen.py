@@ -145,4 +145,4 @@ def test_a_message_goes_through_a_line_of_progress(monkeypatch: pytest.MonkeyPat
     screen.tell("wrote it")
 
     assert drawn.getvalue() == "wrote it\n"
-    assert below.buffer.getvalue() == b""  # type: ignore[attr-defined]
+    assert below.buffer.getvalue() == b""
