@@ -30,7 +30,7 @@ from watch_samples import (
 )
 
 from rocsteady.errors import RocsteadyError
-from rocsteady.model import IntentKind
+from rocsteady.model import IntentKind, WaitsFor
 from rocsteady.run.run_watcher import RankView, WatchView
 from rocsteady.run.watch_requests import RequestKind
 from rocsteady.screens import watch_app
@@ -39,6 +39,7 @@ from rocsteady.screens.watch import (
     braille,
     condition,
     curves,
+    details,
     facts,
     folded_stacks,
     is_moving,
@@ -247,6 +248,20 @@ def test_the_odd_rank_is_the_one_behind_or_alone_in_its_phase() -> None:
     assert odd_ranks([rank(0, 9), rank(1, 8), rank(2, 9)]) == set()  # read between two steps
     assert odd_ranks([rank(0, 9, quiet=0.1), rank(1, 9), rank(2, 9, "data", 0.1)]) == set()
     assert odd_ranks([rank(0, 9)]) == set()
+
+
+def test_ranks_that_wait_for_another_are_shown_as_such() -> None:
+    waits = (WaitsFor.NOTHING, WaitsFor.RANKS)
+    ranks = tuple(
+        msgspec.structs.replace(rank(number, 9, "compute"), waits_for=each)
+        for number, each in enumerate(waits)
+    )
+    view = msgspec.structs.replace(OF_RANKS, ranks=ranks, held_up="rank 0 holds up the others")
+
+    shown = dict(details(view, events=0))
+
+    assert shown["ranks"] == ("0: 9 compute", "1: 9 waits for the other ranks")
+    assert shown[""] == view.held_up
 
 
 @pytest.mark.parametrize(

@@ -59,6 +59,7 @@ from rocsteady.run.options import RunOptions
 from rocsteady.run.planned_restart import SaveWatch
 from rocsteady.run.processes import AttemptProcesses
 from rocsteady.run.progress import AttemptProgress, LiveProcesses, RankRestarts, StepTimes
+from rocsteady.run.rank_waits import RankWaitsFile
 from rocsteady.run.resume_trial import ResumeTrial
 from rocsteady.run.stopwatch import boot_clock
 from rocsteady.run.strategy_environment import environment
@@ -130,6 +131,7 @@ class Attempt:
         self._refusals = RefusedSettings(services.announcer, context, self._began)
         self._job_hang = JobHang(services.hosts, services.announcer, options.patience)
         self._asked = RequestedActions(context, options, services)
+        self._rank_waits = RankWaitsFile(context.pages)
         self._save_watch = SaveWatch(context.planned_restart, newest_saved, self._ask_to_save)
         self._left: int | None = None  # steps to the end of the job
 
@@ -291,6 +293,7 @@ class Attempt:
         if alive:
             self._members.poll(tree, now)
             self._refusals.poll(now)
+            self._rank_waits.update(verdict)
             self._heartbeat_check.poll(tree, now, beats=bool(self._progress.heartbeats))
             self._messages.tell(verdict, self._progress.step, inspected=bool(self._snapshots))
             self._messages.loss(self._progress.heartbeats, self._context.before)

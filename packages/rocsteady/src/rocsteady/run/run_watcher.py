@@ -10,6 +10,7 @@ import contextlib
 import re
 import time
 from collections.abc import Mapping
+from pathlib import Path
 
 import msgspec
 from rocsteady_train.untrusted_file import read_tail
@@ -18,9 +19,10 @@ from rocsteady.errors import JournalError
 from rocsteady.hangs.gpu_counters import GpuUse, gpu_users
 from rocsteady.hangs.heartbeat_pages import read_pages
 from rocsteady.hangs.values import Heartbeat
-from rocsteady.model import Value
+from rocsteady.model import Value, WaitsFor
 from rocsteady.run.forecast import story_ahead
 from rocsteady.run.injection import find_pages
+from rocsteady.run.rank_waits import RankWaits, read_waits
 from rocsteady.store.journal import Journal
 from rocsteady.store.location import RUNS
 from rocsteady.store.redaction import Secrets
@@ -43,6 +45,7 @@ class RankView(Value, frozen=True, kw_only=True):
     step: int
     phase: str
     quiet: float  # seconds since its last step
+    waits_for: WaitsFor = WaitsFor.UNKNOWN  # while none makes a step
 
 
 class LastSave(Value, frozen=True, kw_only=True):
@@ -57,6 +60,7 @@ class WatchView(Value, frozen=True, kw_only=True):
     line: RunLine
     story: RunRecord
     ranks: tuple[RankView, ...] = ()
+    held_up: str = ""  # which rank holds up the others; "": none does, or nobody knows
     log: tuple[str, ...] = ()  # its last lines, of all attempts
     quiet: float | None = None  # seconds since the last step; None: there was none, or nobody knows
     saved: LastSave | None = None
@@ -82,7 +86,8 @@ class RunWatcher:
             with contextlib.suppress(JournalError):  # locked for long: what is known stays
                 self.lines, self._line, self._story = self._read()
         line = self._line
-        beats = self._heartbeats(line) if line.alive else ()
+        pages = self._pages(line) if line.alive else None
+        beats, waits = self._heartbeats(pages) if line.alive else (), read_waits(pages)
         if beats and line.step is not None and line.attempts:
             line = msgspec.structs.replace(line, step=max(line.step, *_steps(beats)))
         now = time.time()
@@ -90,7 +95,8 @@ class RunWatcher:
             now=now,
             line=line,
             story=self._story,
-            ranks=_ranks(beats),
+            ranks=_ranks(beats, waits),
+            held_up=Secrets().text(waits.why),
             log=self._log(),
             quiet=_quiet(line, beats, now),
             saved=_saved(self._story, beats, now),
@@ -142,10 +148,13 @@ class RunWatcher:
         self._logs[number] = state, lines
         return lines
 
-    def _heartbeats(self, line: RunLine) -> tuple[Heartbeat, ...]:
+    def _pages(self, line: RunLine) -> Path | None:
         supervisor = line.run.process.split(":")[1:2]
         run_id = "-".join((self.name, *supervisor, str(line.attempts)))
-        pages = find_pages(run_id, self._environment)
+        return find_pages(run_id, self._environment)
+
+    @staticmethod
+    def _heartbeats(pages: Path | None) -> tuple[Heartbeat, ...]:
         return read_pages(pages) if pages is not None else ()
 
 
@@ -203,14 +212,15 @@ def _saved(story: RunRecord, beats: tuple[Heartbeat, ...], now: float) -> LastSa
     return LastSave(at=min(now, found.start + found.width), step=step) if found else None
 
 
-def _ranks(beats: tuple[Heartbeat, ...]) -> tuple[RankView, ...]:
-    now = time.monotonic()
+def _ranks(beats: tuple[Heartbeat, ...], waits: RankWaits) -> tuple[RankView, ...]:
+    now, waits_for = time.monotonic(), {each.rank: each.waits_for for each in waits.ranks}
     ranks = {
         beat.rank: RankView(
             rank=beat.rank,
             step=beat.base + beat.step,
             phase=beat.phase,
             quiet=now - (beat.last_step or now),
+            waits_for=waits_for.get(beat.rank, WaitsFor.UNKNOWN),
         )
         for beat in beats
         if beat.rank is not None

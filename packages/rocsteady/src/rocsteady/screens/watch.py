@@ -13,7 +13,7 @@ from statistics import median
 from rocsteady.colours import BOLD, GREEN, RED, YELLOW
 from rocsteady.hangs.frames import is_users_file, path_of, place_of_frame
 from rocsteady.hangs.stack_frames import own_part
-from rocsteady.model import IntentKind, Outcome, RunOutcome, RunState, Value
+from rocsteady.model import IntentKind, Outcome, RunOutcome, RunState, Value, WaitsFor
 from rocsteady.report.series import gauge, in_attempts
 from rocsteady.report.story import UNCHANGED, open_incident, settings_of
 from rocsteady.report.wait_diagram import spoken
@@ -353,7 +353,7 @@ def time_shares(story: RunRecord) -> tuple[tuple[str, float], ...]:
 def details(view: WatchView, zone: tzinfo | None = None, *, events: int = 3) -> Iterator[Detail]:
     """Yield GPUs, memory, ranks, and what was said last."""
     yield from _gauges(view)
-    yield from _ranks(view.ranks)
+    yield from _ranks(view.ranks, view.held_up)
     label = "events"
     for message in view.story.messages[-events:] if events else ():
         yield label, f"{_clock(message.at, zone)} {message.text}"
@@ -408,19 +408,34 @@ def _gauges(view: WatchView) -> Iterator[Detail]:
         yield "memory", tuple(texts)
 
 
-def _ranks(ranks: Sequence[RankView]) -> Iterator[Detail]:
+def _does(rank: RankView) -> str:
+    """Return what a rank does, as far as it matters to the others."""
+    words = {
+        WaitsFor.UNKNOWN: rank.phase,
+        WaitsFor.NOTHING: rank.phase,
+        WaitsFor.MAYBE_RANKS: "waits in PyTorch",
+        WaitsFor.TIME: "sleeps",
+        WaitsFor.STOPPED: "stopped",
+        WaitsFor.ENDED: "ended",
+    }
+    return words.get(rank.waits_for, f"waits for {rank.waits_for.value}")
+
+
+def _ranks(ranks: Sequence[RankView], held_up: str) -> Iterator[Detail]:
     """Yield the ranks side by side; those that stand out are never left out."""
     if len(ranks) < 2:  # noqa: PLR2004 - one rank is the run
         return
     odd = odd_ranks(ranks)
     shown = sorted(ranks, key=lambda each: (each.rank not in odd, each.rank))[:RANKS_SHOWN]
     cells = [
-        f"{each.rank}: {each.step:,} {each.phase}{f' {ODD}' if each.rank in odd else ''}"
+        f"{each.rank}: {each.step:,} {_does(each)}{f' {ODD}' if each.rank in odd else ''}"
         for each in sorted(shown, key=lambda each: each.rank)
     ]
     if len(ranks) > len(shown):
         cells.append(f"and {plural(len(ranks) - len(shown), 'other rank')}")
     yield "ranks", tuple(cells)
+    if held_up:
+        yield "", held_up
     if odd:
         yield "", f"{ODD} behind the others, or waiting in another phase"
 
