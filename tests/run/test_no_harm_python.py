@@ -10,14 +10,10 @@ import pytest
 if sys.platform == "win32":
     pytest.skip("runs are of POSIX; Windows is unconfirmed", allow_module_level=True)
 
+from process_facts import SAYS
 from side_by_side import SideBySide
 
 PYTHON = sys.executable
-SAYS = """
-    import json, sys, __main__
-    spec = __main__.__spec__ and __main__.__spec__.name
-    print(json.dumps([__name__, globals().get("__file__"), sys.argv, sys.path, spec]))
-"""
 OUTSIDE = " prevents rocsteady's hooks from loading: steps cannot be observed."
 
 

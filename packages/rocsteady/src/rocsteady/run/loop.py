@@ -44,7 +44,7 @@ from rocsteady.run.notifications import RunNotices
 from rocsteady.run.observer import ObservedRun, Observer, ticking
 from rocsteady.run.option_stop import OptionStop
 from rocsteady.run.options import AUTO, RunOptions
-from rocsteady.run.processes import AttemptProcesses
+from rocsteady.run.processes import AttemptProcesses, start_command
 from rocsteady.run.progress import PRINTED, StepTimes
 from rocsteady.run.recovery import Decision
 from rocsteady.run.restart_preparation import Restart, StartsAt, near
@@ -52,6 +52,7 @@ from rocsteady.run.resume_detection import How
 from rocsteady.run.resume_trial import OutputCopies, ResumeTrial, put_back
 from rocsteady.run.run_end import RunEnd, RunFailures
 from rocsteady.run.script_resume import checkpoint_folders, resume_of, save_resume, saved_resume
+from rocsteady.run.standby import Standby
 from rocsteady.run.startup import LOGOUT_WARNING, Startup, first_attempt, logging_out_ends_us
 from rocsteady.run.stop_deadline import StopDeadline
 from rocsteady.run.stopwatch import Stopwatch
@@ -87,6 +88,11 @@ class Supervisor:
         hang_after = options.hang_after or spec.job.hang_after
         options = msgspec.structs.replace(options, hang_after=hang_after)
         job, run, earlier = spec.job, spec.run, spec.earlier
+        self._standby: Standby | None = None
+        if options.standby and services.engine is start_command:
+            owner = services.journal.here.process
+            self._standby = Standby(start_command, services.announcer, owner)
+            services = with_fields(services, engine=self._standby)
         self._spec, self._options, self._services = spec, options, services
         self._journal, self._announcer = services.journal, services.announcer
         self._stop_requests = services.stop_requests
@@ -183,6 +189,8 @@ class Supervisor:
             outcome = RunOutcome.NOT_DONE
             run_end.failed(str(error))
         finally:
+            if self._standby is not None:
+                self._standby.discard()
             run_end.close()
             self._journal_watch.at_end()
             self.outcome = outcome
@@ -424,6 +432,8 @@ class Supervisor:
         self._journal_watch.look()
         self._deadline_monitor.seen(sample)
         self._option_stop.seen(sample)
+        if self._standby is not None:
+            self._standby.seen(sample)
 
     def _leaves(self, now: float) -> str:
         """Return why the plan leaves the present option now; "" where nothing follows it."""
@@ -479,6 +489,8 @@ class Supervisor:
         )
 
     def _inject(self, run_id: str) -> Injection | None:
+        if self._standby is not None and (injection := self._standby.injection(run_id)):
+            return injection
         try:
             return inject(run_id, self._services.environment, self._journal.here.process)
         except (OSError, RocsteadyError) as error:

@@ -53,6 +53,7 @@ def start_child(  # noqa: PLR0913 - each is said by name
 ) -> Child:
     """Start a command; raises the OSError of exec. ``on_output`` gets each chunk, and is quick."""
     wiring = wire(terminal)
+    wiring.connect(terminal)
     try:
         log_file = LogFile(log, log_rules)
     except BaseException:
@@ -70,6 +71,73 @@ def start_child(  # noqa: PLR0913 - each is said by name
     finally:
         wiring.close_given()
     return Child(launched, wiring, log_file, run_id, on_output)
+
+
+class WaitingCommand:
+    """A command that was started ahead of its turn: below its keeper, and with nobody watching."""
+
+    def __init__(
+        self,
+        command: Sequence[str],
+        *,
+        environment: Mapping[str, str],
+        folder: Path,
+        run_id: str,
+        terminal: TerminalUse,
+    ) -> None:
+        self._wiring, self._run_id, self._terminal = wire(terminal), run_id, terminal
+        try:
+            self._launched = launch(
+                command,
+                environment=environment,
+                folder=folder,
+                run_id=run_id,
+                streams=self._wiring.given,
+            )
+        except BaseException:
+            self._wiring.close()
+            raise
+        finally:
+            self._wiring.close_given()
+        self.pid = self._launched.pid
+
+    def is_waiting(self) -> bool:
+        """Whether it lives, its keeper does, and it has not printed anything."""
+        now = keeper.process_snapshot(self.pid)
+        lives = (
+            now is not None and now.parent == self._launched.keeper.pid and now.state not in "ZX"
+        )
+        return lives and self._launched.keeper.poll() is None and self._wiring.is_silent()
+
+    def watched(
+        self, log: Path, log_rules: LogRules, on_output: Callable[[bytes], None] | None
+    ) -> Child:
+        """Take it on as a child; it is not to be ended here any more."""
+        log_file = LogFile(log, log_rules)
+        self._wiring.connect(self._terminal)
+        return Child(self._launched, self._wiring, log_file, self._run_id, on_output)
+
+    def end(self) -> None:
+        """End it and all that it started, and wait for that."""
+        os.close(self._launched.control)
+        try:
+            self._launched.keeper.wait(KEEPER_WAIT)
+        except subprocess.TimeoutExpired:
+            _abandoned.append(self._launched.keeper)
+        end_after_keeper(self._launched, self._run_id)
+        os.close(self._launched.status)
+        self._wiring.close()
+
+
+def end_after_keeper(launched: LaunchedCommand, run_id: str) -> None:
+    """Do what a keeper that was killed could not."""
+    cgroup = str(launched.cgroup or "")
+    if launched.keeper.returncode != 0:
+        family = keeper.Family(launched.keeper.pid, run_id, cgroup)
+        family.command = launched.pid
+        keeper.end(family)
+    if launched.cgroup is not None:
+        remove_cgroup(launched.cgroup)
 
 
 class Child:
@@ -90,6 +158,7 @@ class Child:
         self._launched = launched
         self._wiring = wiring
         self._log = log
+        self._run_id = run_id
         self._family = keeper.Family(self.keeper, run_id, str(launched.cgroup or ""))
         self._family.command = self.pid
         self._birth = keeper.process_snapshot(self.pid)
@@ -235,10 +304,7 @@ class Child:
             self._launched.keeper.wait(KEEPER_WAIT)
         except subprocess.TimeoutExpired:
             _abandoned.append(self._launched.keeper)
-        if self._launched.keeper.returncode != 0:  # it was killed: its work is ours
-            keeper.end(self._family)
-        if self._launched.cgroup is not None:
-            remove_cgroup(self._launched.cgroup)  # a keeper that was killed could not
+        end_after_keeper(self._launched, self._run_id)
         finished = self._pump.finish(KEEPER_WAIT)
         self._signals.restore()
         if self._wiring.terminal is not None:

@@ -19,7 +19,7 @@ from typing import NamedTuple
 from rocsteady.system.child_end import TerminalUse
 from rocsteady.system.logfile import Lines, LogFile
 from rocsteady.system.output_buffer import OutputBuffer
-from rocsteady.system.terminal import Terminal, copy_size, open_pty, special_keys
+from rocsteady.system.terminal import Terminal, copy_modes, copy_size, open_pty, special_keys
 
 PIPE_SIZE = 1024 * 1024
 F_SETPIPE_SZ = 1031  # Linux; without it the pipe is smaller
@@ -78,16 +78,33 @@ class Wiring:
             self.given.append(self._nothing)
         elif identity.terminal:
             source = self._source(identity, ours)
-            self.terminal, self.keys = Terminal(ours), source.descriptor
+            self.keys = source.descriptor
             self.given.append(source.given)
         else:
             self.given.append(ours)
 
     def give_output(self, ours: int | None) -> None:
         """Give the child a stream to write to; the last one given is its stderr."""
-        source = self._source(_identity(ours), ours)
-        self.complaints = source.output_buffer
-        self.given.append(source.given)
+        self.given.append(self._source(_identity(ours), ours).given)
+
+    def connect(self, use: TerminalUse) -> None:
+        """Show what the child writes, and let it have our terminal's modes as they are now."""
+        if self.keys is not None and use.stdin is not None:
+            self.terminal = Terminal(use.stdin)
+            self.sources[_identity(use.stdin)].show_on(use.stdin)
+        for ours in (use.stdout, use.stderr):
+            source = self.sources[_identity(ours)]
+            source.show_on(ours)
+            self.complaints = source.output_buffer
+            if source.pty and ours is not None:
+                copy_modes(ours, source.descriptor)
+
+    def is_silent(self) -> bool:
+        """Whether the child has written nothing that was not carried yet."""
+        poll = select.poll()
+        for source in self.sources.values():
+            poll.register(source.descriptor, select.POLLIN)
+        return not any(event & select.POLLIN for _, event in poll.poll(0))
 
     def _source(self, identity: FileIdentity | None, ours: int | None) -> OutputWire:
         if identity not in self.sources:
@@ -98,11 +115,11 @@ class Wiring:
                 read, write = _open_pipe()
                 made = OutputWire(given=write, descriptor=read, pty=False)
             self.sources[identity] = made
-        self.sources[identity].show_on(ours)
         return self.sources[identity]
 
 
 def wire(use: TerminalUse) -> Wiring:
+    """Make the streams of a child; ``connect`` them once it is to be seen."""
     wiring = Wiring()
     try:
         wiring.give_stdin(use.stdin)

@@ -77,16 +77,21 @@ def open_pty(like: int) -> tuple[int, int]:
     """Make a pty with the modes and size of a terminal, but no output processing."""
     master, slave = os.openpty()
     try:
-        modes = termios.tcgetattr(like)
-        modes[OUTPUT] &= ~termios.OPOST
-        termios.tcsetattr(slave, termios.TCSANOW, modes)
-        copy_size(like, master)
+        copy_modes(like, master)
     except BaseException:
         os.close(master)
         os.close(slave)
         raise
     os.set_blocking(master, False)
     return master, slave
+
+
+def copy_modes(like: int, master: int) -> None:
+    """Give a pty the modes and size of a terminal, but no output processing."""
+    modes = termios.tcgetattr(like)
+    modes[OUTPUT] &= ~termios.OPOST
+    termios.tcsetattr(master, termios.TCSANOW, modes)
+    copy_size(like, master)
 
 
 def copy_size(like: int, master: int) -> None:

@@ -39,6 +39,9 @@ WATCHED = {
 
 # A failing import prints the same lines as without us: Python leaves out frames of this file.
 IMPORT_MACHINERY = "<frozen importlib._bootstrap_external>"
+ORDER = os.path.join(HERE, "standby")
+IS_STANDBY = os.path.exists(ORDER)  # it may not reach the script before its turn, whatever happens
+HELD: "dict[str, ModuleType]" = {}  # imported by a standby, and not yet by the script
 
 
 def note(what: str, error: BaseException) -> None:
@@ -89,6 +92,8 @@ class Finder:
     def _watched(
         self, name: str, path: "Sequence[str] | None", target: "ModuleType | None"
     ) -> "ModuleSpec | None":
+        if name in HELD:
+            return held(name)
         spec: ModuleSpec | None = None
         for finder in sys.meta_path:
             if finder is not self and hasattr(finder, "find_spec"):
@@ -118,9 +123,42 @@ def wrap(name: str, loader: "Any") -> None:
     loader.exec_module = exec_module
 
 
+def held(name: str) -> "ModuleSpec | None":
+    """Have what was imported already found as if it were only now."""
+    module = HELD[name]
+    spec = module.__spec__
+    loader: Any = spec and spec.loader
+
+    def exec_module(module: "ModuleType") -> None:
+        del HELD[name]
+        WATCHED.discard(name)
+        del loader.create_module, loader.exec_module
+        tell("before", name, module)
+
+    loader.create_module = lambda _: module
+    loader.exec_module = exec_module
+    return spec
+
+
+def stand_by() -> None:
+    """Import, wait, and return when this is the next attempt. On any fault this process ends."""
+    try:
+        inside = __import__(INSIDE + ".standby", fromlist=["standby"])
+        tellings.append("after")
+        HELD.update(inside.wait(ORDER))
+        WATCHED.update(HELD)
+        tellings.clear()
+    except BaseException as error:
+        note("standby", error)
+        os._exit(1)
+
+
+tellings: "list[str]" = []  # if not empty, all that is told of now
+
+
 def tell(when: str, name: str, module: "ModuleType") -> None:
     """Call ``_rocsteady_inside.heartbeat.hooks``, if this process has torch."""
-    if TORCH in WATCHED:
+    if TORCH in WATCHED or (tellings and when not in tellings):
         return
     try:
         hooks = __import__(
@@ -145,4 +183,8 @@ def install() -> None:
 
 install()
 sys.modules.pop(__name__, None)
-__import__(__name__)  # the user's own; that there is none is what ``site`` is ready for
+try:
+    __import__(__name__)  # the user's own; that there is none is what ``site`` is ready for
+finally:
+    if IS_STANDBY:
+        stand_by()

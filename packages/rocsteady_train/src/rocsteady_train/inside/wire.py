@@ -30,6 +30,10 @@ SAVED_SUFFIX = (
 SAVED_VERSION = 1
 APPLIED_SUFFIX = ".applied"  # PID.applied: JSON of what came of a strategy here
 APPLIED_VERSION = 1
+STANDBY_WANTED = "standby"  # a file beside the pages: a standby may be made of what is imported
+IMPORTS_SUFFIX = ".imports"  # PID.imports: JSON of what an attempt imported, and how
+READY_SUFFIX = ".ready"  # PID.ready: JSON of what a standby has imported; it waits now
+IMPORTS_VERSION = 1
 
 # The words, by index.
 W_MAGIC = 0

@@ -1,0 +1,265 @@
+"""A process that waits for its turn ends, prints and finds its world as one started just now."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+if sys.platform != "linux":
+    pytest.skip("a standby is of Linux", allow_module_level=True)
+
+from process_facts import ENDS, FACTS, SAYS, WORDS
+from side_by_side import Ended, SideBySide, as_a_shell, left_behind
+
+from rocsteady.run.injection import Injection, inject, remove
+from rocsteady.run.standby import ORDER, TURN, changes, lacks_memory, on_battery, shadows
+from rocsteady.system.child import WaitingCommand
+from rocsteady.system.child_end import TerminalUse
+from rocsteady.system.logfile import NO_RULES
+
+PYTHON = sys.executable
+WITHIN = 60.0  # seconds
+OUTPUT = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
+AHEAD = "decimal"  # is imported ahead, for torch is not in this environment
+ASK = f"""
+import importlib.util, json, sys
+finders = [getattr(finder, "__name__", type(finder).__name__) for finder in sys.meta_path]
+print(json.dumps([finders, importlib.util.find_spec("{AHEAD}").origin]))
+"""
+
+
+class Waiting:
+    """Starts commands that wait before they come to their script."""
+
+    def __init__(self, runs: SideBySide) -> None:
+        self.runs, self.name = runs, f"sb-{os.getpid()}-{time.monotonic_ns()}"
+        finders, origin = json.loads(runs.bare(PYTHON, "-c", ASK).out)
+        self.order = {"imports": {AHEAD: origin}, "finders": finders}
+        self.injection: Injection = inject(f"{self.name}-1", {}, "test")
+        self.process: WaitingCommand | None = None
+        self.opened: tuple[int, ...] = ()
+
+    def start(self, *command: str, **more: str) -> WaitingCommand:
+        turn = self.injection.site / TURN
+        os.mkfifo(turn)
+        order = {**self.order, "turn": str(turn), "command": command}
+        (self.injection.site / ORDER).write_text(json.dumps(order))
+        existing = {**self.runs.environment, **more}
+        added = self.injection.environment(existing, run_id=f"{self.name}-1", supervisor=1)
+        out, err = (os.open(self.runs.folder.parent / name, OUTPUT) for name in ("out", "err"))
+        given, ours = os.pipe()
+        os.close(ours)
+        self.process = WaitingCommand(
+            command,
+            environment={**existing, **added},
+            folder=self.runs.folder,
+            run_id=f"{self.name}-1",
+            terminal=TerminalUse(stdin=given, stdout=out, stderr=err),
+        )
+        self.opened = (given, out, err)
+        return self.process
+
+    def ready(self) -> dict[str, object] | None:
+        """Return its report; None if it ended before."""
+        assert self.process is not None
+        report, end = self.injection.pages / f"{self.process.pid}.ready", time.monotonic() + WITHIN
+        while time.monotonic() < end:
+            if report.exists():
+                return dict(json.loads(report.read_text()))
+            if not self.process.is_waiting():
+                return None
+            time.sleep(0.01)
+        raise TimeoutError
+
+    def let_go(self, *command: str, **changed: str | None) -> Ended:
+        """Give it its turn, and return its end."""
+        assert self.process is not None
+        turn = os.open(self.injection.site / TURN, os.O_WRONLY | os.O_NONBLOCK)
+        child = self.process.watched(self.runs.folder.parent / "log", NO_RULES, None)
+        self.process = None
+        os.write(turn, json.dumps({"command": command, "environment": changed}).encode())
+        os.close(turn)
+        exited = child.wait(WITHIN)
+        child.close()
+        assert exited is not None
+        code = exited.code if exited.code is not None else -(exited.signal or 0)
+        out, err = ((self.runs.folder.parent / name).read_bytes() for name in ("out", "err"))
+        return Ended(as_a_shell(code), out, err)
+
+    def end(self) -> None:
+        if self.process is not None:
+            self.process.end()
+        for descriptor in self.opened:
+            os.close(descriptor)
+        remove(self.injection.pages.parent)
+        assert left_behind(self.name) == []
+
+
+@pytest.fixture
+def waiting(tmp_path: Path) -> Iterator[Waiting]:
+    made = Waiting(SideBySide(tmp_path))
+    yield made
+    made.end()
+
+
+def both(waiting: Waiting, *command: str, **more: str) -> Ended:
+    """Run it bare, and from a standby; it must come to the same."""
+    bare = waiting.runs.bare(*command, **more)
+    waiting.start(*command, **more)
+    assert waiting.ready() is not None
+    ended = waiting.let_go(*command)
+    assert ended == bare
+    return ended
+
+
+@pytest.mark.parametrize("how", [how for how in ENDS if how != "by SIGSEGV"])
+def test_ends_as_one_started_just_now(waiting: Waiting, how: str) -> None:
+    text, code = ENDS[how]
+
+    assert both(waiting, PYTHON, waiting.runs.script(text)).code == code
+
+
+def test_every_fact_is_the_same_but_for_modules(waiting: Waiting) -> None:
+    command = (PYTHON, Path(waiting.runs.script(FACTS)).name, *WORDS)
+    bare = json.loads(waiting.runs.bare(*command, PYTHONHASHSEED="0", MINE="1").out)
+
+    waiting.start(*command, PYTHONHASHSEED="0", MINE="1")
+    waiting.ready()
+    found = json.loads(waiting.let_go(*command).out)
+
+    added = set(found.pop("modules")) - set(bare.pop("modules"))
+    assert AHEAD not in added
+    assert not {name for name in added if name.startswith("sitecustomize")}
+    assert found.pop("environment").items() >= bare.pop("environment").items()
+    for facts in (found, bare):  # a test may itself have been handed some
+        facts["descriptors"] = {n: kind for n, kind in facts["descriptors"].items() if int(n) < 9}
+    assert found == bare
+    assert bare["argv"][1:] == WORDS
+
+
+@pytest.mark.parametrize(
+    "how",
+    [
+        ("train.py", "a"),
+        ("-m", "train", "--", "a"),
+        ("-m", "package", "a"),
+        ("-m", "package.inner", "--name", "x"),
+        ("-c", "import sys; print(sys.argv, sys.path, __name__)", "a b", "--", ""),
+        ("-u", "-X", "dev", "-W", "error", "-O", "train.py"),
+        ("folder",),
+    ],
+    ids=" ".join,
+)
+def test_a_program_is_itself_however_it_is_named(waiting: Waiting, how: tuple[str, ...]) -> None:
+    for name in ("train.py", "package/__main__.py", "package/inner.py", "folder/__main__.py"):
+        waiting.runs.script(SAYS, name)
+    waiting.runs.script("", "package/__init__.py")
+
+    assert both(waiting, PYTHON, *how).code == 0
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
+def test_children_of_multiprocessing_find_the_same(waiting: Waiting, method: str) -> None:
+    script = waiting.runs.script(f"""
+        import multiprocessing, pickle, sys
+        class Mine:
+            pass
+        def work(queue, value, thing):
+            queue.put((value, sys.argv, __name__, type(thing).__module__))
+            sys.exit(value)
+        if __name__ == "__main__":
+            print(pickle.loads(pickle.dumps(Mine())).__class__, pickle.dumps(Mine()))
+            context = multiprocessing.get_context({method!r})
+            queue = context.Queue()
+            children = [context.Process(target=work, args=(queue, n, Mine())) for n in range(2)]
+            for child in children: child.start()
+            print(sorted(queue.get() for _ in children))
+            for child in children: child.join()
+            print([child.exitcode for child in children])
+    """)
+
+    assert both(waiting, PYTHON, script, "--lr", "0.1").out.endswith(b"[0, 1]\n")
+
+
+def test_tracebacks_warnings_and_exit_handlers_are_the_same(waiting: Waiting) -> None:
+    waiting.runs.script("def fail():\n    import nothing_of_the_kind", "mine.py")
+    script = waiting.runs.script("""
+        import atexit, decimal, sys, warnings
+        atexit.register(print, "at the end")
+        print(warnings.filters, decimal.__spec__.origin, vars(decimal.__loader__))
+        print(decimal is sys.modules["decimal"])
+        warnings.warn("mine")
+        import mine
+        try: 1 / 0
+        except ZeroDivisionError as error: mine.fail()
+    """)
+
+    ended = both(waiting, PYTHON, script)
+
+    assert (ended.code, ended.out.splitlines()[-1]) == (1, b"at the end")
+
+
+def test_it_is_not_at_its_script_before_its_turn_and_reads_it_then(waiting: Waiting) -> None:
+    script = waiting.runs.script("open('ran', 'w')")
+    waiting.start(PYTHON, script)
+    waiting.ready()
+    time.sleep(0.3)
+    assert not (waiting.runs.folder / "ran").exists()
+
+    waiting.runs.script("import sys, os; print(sys.argv[1:], os.environ['A'], 'B' in os.environ)")
+    ended = waiting.let_go(PYTHON, script, "--resume", "x y", A="1", B=None)
+
+    assert (ended.code, ended.out) == (0, b"['--resume', 'x y'] 1 False\n")
+
+
+@pytest.mark.parametrize("fault", ["missing", "other", "finders", "turn"])
+def test_whatever_is_wrong_the_script_is_not_run(waiting: Waiting, fault: str) -> None:
+    script = waiting.runs.script("open('ran', 'w')")
+    if fault in ("missing", "other"):
+        waiting.order["imports"] = {"nothing_of_the_kind" if fault == "missing" else AHEAD: "x"}
+    elif fault == "finders":
+        waiting.order["finders"] = []
+    process = waiting.start(PYTHON, script)
+    waiting.ready()
+    if fault == "turn":
+        turn = os.open(waiting.injection.site / TURN, os.O_WRONLY)
+        os.write(turn, b"no JSON")
+        os.close(turn)
+    end = time.monotonic() + WITHIN
+    while process.is_waiting():
+        assert time.monotonic() < end
+        time.sleep(0.01)
+
+    process.end()
+    waiting.process = None
+
+    assert not (waiting.runs.folder / "ran").exists()
+
+
+def test_what_differs_and_what_shadows(tmp_path: Path) -> None:
+    assert changes({"a": "1", "b": "2"}, {"a": "1", "c": "3"}) == {"b": None, "c": "3"}
+    (tmp_path / "json").mkdir()
+    (tmp_path / "random.txt").touch()
+    assert shadows(tmp_path, ["json", "random"]) == ""
+    (tmp_path / "json" / "__init__.py").touch()
+    assert shadows(tmp_path, ["json"]) == str(tmp_path / "json")
+    assert shadows(tmp_path / "none", ["json"]) == ""
+
+
+def test_memory_and_battery(tmp_path: Path) -> None:
+    (tmp_path / "proc").mkdir()
+    (tmp_path / "proc/meminfo").write_text("MemAvailable: 2000 kB\n")
+    assert lacks_memory(1000 * 1024, tmp_path)
+    assert not lacks_memory(600 * 1024, tmp_path)
+    assert not on_battery(tmp_path)
+    supply = tmp_path / "sys/class/power_supply/AC"
+    supply.mkdir(parents=True)
+    (supply / "type").write_text("Mains\n")
+    (supply / "online").write_text("0\n")
+    assert on_battery(tmp_path)
