@@ -35,6 +35,7 @@ from rocsteady.system.logfile import LogRules
 ORDER, TURN = "standby", "turn"  # files beside sitecustomize.py
 PACE_AFTER = 3.0  # seconds of steps, after which the pace is known
 LOOK_EVERY = 10.0  # seconds between looks at the free memory
+LONGEST_START = 2.0  # seconds to our first line in a standby
 LEAST_IMPORT = 1.0  # seconds; what takes less is not worth a process
 EXPECTED_SIZE = 400 * 2**20  # bytes, before one was measured
 SPARE = 3  # times its size must be free
@@ -98,7 +99,10 @@ class _Waiting:
     run_id: str
     files: Mapping[str, tuple[int, int]]
     path: Sequence[str]
+    seconds: float  # that the imports took in the attempt
+    started: float = field(default_factory=time.monotonic)
     looked: float = field(default_factory=time.monotonic)
+    obeys: bool = False  # it carries out its order
     ready: Ready | None = None
 
     def report(self) -> Ready | None:
@@ -107,6 +111,14 @@ class _Waiting:
             file = self.injection.pages / f"{self.process.pid}{wire.READY_SUFFIX}"
             self.ready = _read(file, Ready)
         return self.ready
+
+    def may_reach_script(self, now: float) -> bool:
+        """Whether nothing was heard of our part in it for half as long as the imports take.
+
+        Were it not to wait, it would still have to import torch before it could train.
+        """
+        self.obeys = self.obeys or (self.injection.site / (ORDER + wire.TAKEN)).exists()
+        return not self.obeys and now - self.started > min(self.seconds / 2, LONGEST_START)
 
     @property
     def size(self) -> int:
@@ -139,7 +151,7 @@ class Standby:
         whole = {**environment, **launch.environment}
         child = self._take(launch, whole, run_id, log, on_output, log_rules)
         if child is None:
-            if wire.PAGES in environment:
+            with contextlib.suppress(KeyError, OSError):
                 (Path(environment[wire.PAGES]) / wire.STANDBY_WANTED).touch()
             child = self._engine(
                 launch,
@@ -169,7 +181,10 @@ class Standby:
     def seen(self, sample: Sample) -> None:
         """Start one while the attempt trains well, and end it if memory gets scarce."""
         attempt, waiting, now = self._attempt, self._waiting, time.monotonic()
-        if waiting is not None and now - waiting.looked >= LOOK_EVERY:
+        if waiting is not None and waiting.may_reach_script(now):
+            self.discard()  # on a busy machine the next one may be quicker
+            self._announcer.note("the standby took long to start and was ended.")
+        elif waiting is not None and now - waiting.looked >= LOOK_EVERY:
             waiting.looked = now
             if not waiting.process.is_waiting():
                 report = waiting.report()
@@ -260,6 +275,7 @@ class Standby:
             run_id=run_id,
             files={path: about for each in ahead for path, about in each.files.items()},
             path=ahead[-1].path,
+            seconds=sum(self._seconds[each.name] for each in ahead),
         )
 
     def _take(  # noqa: PLR0913, PLR0917 - as above

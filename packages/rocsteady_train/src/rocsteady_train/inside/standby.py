@@ -149,9 +149,9 @@ def _own_files() -> dict[str, list[int]]:
 
 def wait(order: str) -> dict[str, ModuleType]:
     """Import what the order names, report it, block; give the modules once it is our turn."""
-    with open(order, encoding="utf-8") as stream:
+    os.rename(order, order + wire.TAKEN)  # whoever is started from here on is no standby
+    with open(order + wire.TAKEN, encoding="utf-8") as stream:
         asked = json.load(stream)
-    os.unlink(order)  # whoever is started from here on is no standby
     first = dict(os.environ)
     began = time.monotonic()
     served, lowered = finders(), _at_low_priority()

@@ -34,6 +34,7 @@ STANDBY_WANTED = "standby"  # a file beside the pages: a standby may be made of 
 IMPORTS_SUFFIX = ".imports"  # PID.imports: JSON of what an attempt imported, and how
 READY_SUFFIX = ".ready"  # PID.ready: JSON of what a standby has imported; it waits now
 IMPORTS_VERSION = 1
+TAKEN = ".taken"  # is added to the name of a standby's order when that is carried out
 
 # The words, by index.
 W_MAGIC = 0
