@@ -44,7 +44,8 @@ AFTER = """
     found["environment"] = {
         name: value for name, value in found["environment"].items()
         if not name.startswith(("ROCSTEADY_", "PYTHONPATH"))}
-    found["torch"] = [torch.__version__, torch.initial_seed(), torch.rand(2).tolist(),
+    torch.manual_seed(0)
+    found["torch"] = [torch.__version__, torch.rand(2).tolist(),
         torch.__spec__.origin,
         sorted(vars(torch.__loader__)), torch.get_num_threads(), torch.cuda.is_initialized()]
     torch.optim.SGD(torch.nn.Linear(1, 1).parameters(), lr=0.1)

@@ -273,7 +273,7 @@ class Standby:
             command=attempt.command,
             environment=environment,
             run_id=run_id,
-            files={path: about for each in ahead for path, about in each.files.items()},
+            files={path: about for each in ahead[::-1] for path, about in each.files.items()},
             path=ahead[-1].path,
             seconds=sum(self._seconds[each.name] for each in ahead),
         )
