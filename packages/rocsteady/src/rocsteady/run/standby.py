@@ -186,11 +186,12 @@ class Standby:
             self._announcer.note("the standby took long to start and was ended.")
         elif waiting is not None and now - waiting.looked >= LOOK_EVERY:
             waiting.looked = now
-            if not waiting.process.is_waiting():
-                report = waiting.report()
-                self._give_up(
-                    report.against if report and report.against else "it ended or printed something"
-                )
+            report = waiting.report()
+            if report is not None and report.against:
+                self._give_up(report.against)
+            elif not waiting.process.is_waiting():
+                self.discard()
+                self._announcer.note("the standby ended, or printed something.")
             elif lacks_memory(waiting.size):
                 self._give_up("memory is short")
         if attempt is None or attempt.considered or self._given_up:
