@@ -110,7 +110,7 @@ def waiting(tmp_path: Path) -> Iterator[Waiting]:
 
 def both(waiting: Waiting, *command: str, **more: str) -> Ended:
     """Run it bare, and from a standby; it must come to the same."""
-    bare = waiting.runs.bare(*command, **more)
+    bare = waiting.runs.bare(*command, stdin=b"", **more)
     waiting.start(*command, **more)
     assert waiting.ready() is not None
     ended = waiting.let_go(*command)

@@ -84,12 +84,12 @@ class Standbys:
 
     def bare(self, *command: str, **more: str) -> Ended:
         (self.runs.folder / "crashes").write_text("0")
-        return self.runs.bare(*command, **more)
+        return self.runs.bare(*command, stdin=b"", **more)
 
     def watched(self, *command: str, crashes: int = 1, **more: str) -> Ended:
         (self.runs.folder / "crashes").write_text(str(crashes))
         options = ("--standby", "--resume", "never", "--max-attempts", str(crashes + 1))
-        ended = self.runs.bare(*self.runs.watching(*options), *command, **more)
+        ended = self.runs.bare(*self.runs.watching(*options), *command, stdin=b"", **more)
         assert left_behind(self.runs.name) == []
         return ended._replace(err=OURS.sub(b"", ended.err))
 
