@@ -19,7 +19,7 @@ from rocsteady.hangs.judgment import begin, worth_stopping
 from rocsteady.hangs.process_tree import Tree, gpus_of
 from rocsteady.hangs.snapshot import take_snapshot
 from rocsteady.hangs.snapshot_reading import HELD, Reading, read
-from rocsteady.hangs.stack_frames import KnownWaits
+from rocsteady.hangs.stack_frames import KnownWaits, queue_of
 from rocsteady.hangs.stacks import NativeStacks
 from rocsteady.hangs.values import Snapshot, WayOut
 from rocsteady.hangs.wait_graph import wait_set
@@ -92,6 +92,10 @@ def inspect(pid: int, waits: KnownWaits, py_spy: str | None = None) -> Inspected
         time.sleep(APART)
     state, why = _state(seen, sets, proof, reading)
     why = why.replace("the training thread", "its main thread")  # nobody told which one trains
+    waiters = waiters_of(sets[-1])
+    queues = [queue_of(each.frames) for each in waiters if each.place == reading.place]
+    if queues and queues[0]:
+        why = why.replace("waiting for a lock", f"waiting for {queues[0]}")
     inspection = Inspection(
         pid=pid,
         command=procfs.command(pid),
@@ -99,7 +103,7 @@ def inspect(pid: int, waits: KnownWaits, py_spy: str | None = None) -> Inspected
         state=state,
         why=why,
         place=reading.place,
-        waiters=waiters_of(sets[-1]),
+        waiters=waiters,
         ways_out=_ways_out(proof) if state is Standing.WAITING else (),
         processes=len(seen.processes),
         memory_bytes=sum(each.rss_bytes for each in seen.processes),

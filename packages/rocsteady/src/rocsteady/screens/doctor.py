@@ -513,7 +513,7 @@ def render_rule(
     page.paragraph(f"Evidence: {evidence(rule, sources)}{disputed}.", indent=2)
     day = last_checked(rule, sources)
     page.paragraph(f"Last checked: {day}{', out of date' if out_of_date else ''}.", indent=2)
-    confirmed = ", ".join(rule.confirmed_on) or "no, not by rocsteady's authors"
+    confirmed = ", ".join(rule.confirmed_on) or "no"
     page.paragraph(f"Confirmed on hardware: {confirmed}.", indent=2)
     for key in rule.sources:
         _source(page, sources[key])

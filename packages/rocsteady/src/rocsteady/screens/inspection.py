@@ -171,7 +171,8 @@ def to_do(found: Inspection, advice: Sequence[Step]) -> tuple[Step, ...]:
         line = Step(
             text=f"Fix {spoken(found.place)}: it waits there for something that cannot happen."
         )
-        known = [_for(step, command) for step in advice[:2]]
+        here = [step for step in advice if not {*step.commands} & {*ELSEWHERE}]
+        known = [_for(step, command) for step in here[:2]]
         return (*((line,) if found.place else ()), *known, next_time)
     if found.state is Standing.STOPPED:
         continues = (f"kill -CONT {found.pid}",)
@@ -187,6 +188,5 @@ def to_do(found: Inspection, advice: Sequence[Step]) -> tuple[Step, ...]:
 
 
 def _for(step: Step, command: str) -> Step:
-    """Return advice with the user's own command, and without what only runs of ours have."""
-    commands = (each.replace(SCRIPT, command) for each in step.commands if each not in ELSEWHERE)
-    return Step(text=step.text, commands=tuple(commands))
+    """Return advice with the user's own command."""
+    return Step(text=step.text, commands=tuple(it.replace(SCRIPT, command) for it in step.commands))
