@@ -49,6 +49,7 @@ class Trainer(NamedTuple):
     make: str = ""  # a script that makes model and data
     prepare: str = ""  # a command, after that
     loader: bool = True  # it uses torch's loader with workers; else it hangs in backward
+    hung_with: str = ""  # a variable of the run that hangs
     within: float = WITHIN
 
 
@@ -146,6 +147,7 @@ TRAINERS = (
         make="make.py",
         prepare="nnUNetv2_plan_and_preprocess -d 1 -c 2d -np 1",
         loader=False,
+        hung_with="nnUNet_n_proc_DA=0",  # its workers poll: nothing is proven beside them
     ),
     Trainer(
         "DeepSpeed",
@@ -231,6 +233,8 @@ class Trial:
             place = "worker" if self.trainer.loader else "backward"
             trial = (str(self.folder / self.trainer.checkpoints), str(marker), place)
             more["TRAINER_TRIAL"] = os.pathsep.join(trial)
+            name, _, value = self.trainer.hung_with.partition("=")
+            more |= {name: value} if name else {}
         words = [] if job else ["--", *self.trainer.command.split()]
         return self._run([rocsteady(), "run", "--name", "trial", *words], more, harm)
 
