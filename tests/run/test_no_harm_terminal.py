@@ -22,6 +22,7 @@ import struct
 import termios
 
 from side_by_side import SideBySide, as_a_shell, left_behind
+from torch_stand_in import CRASHES, stand_in_torch
 
 PYTHON = sys.executable
 WITHIN = 30  # seconds
@@ -104,4 +105,20 @@ def test_an_interrupt_key_is_an_interrupt(runs: SideBySide) -> None:
 
     assert (code, without_ours(screen)) == bare
     assert code == 130
+    assert left_behind(runs.name) == []
+
+
+@pytest.mark.slow
+def test_the_terminal_of_an_attempt_from_a_standby_is_the_same(runs: SideBySide) -> None:
+    runs.environment["PYTHONPATH"] = stand_in_torch(runs)
+    command = [PYTHON, runs.script(CRASHES + SAYS)]
+
+    (runs.folder / "crashes").write_text("0")
+    bare = on_a_terminal(command, runs, b"Ada\n", rows=51, columns=173)
+    (runs.folder / "crashes").write_text("1")
+    watching = runs.watching("--standby", "--resume", "never", "--max-attempts", "2")
+    code, screen = on_a_terminal([*watching, *command], runs, b"Ada\n", rows=51, columns=173)
+
+    assert (code, without_ours(screen)) == bare
+    assert b"restarted from a standby" in runs.bare(*runs.rocsteady, "report").out
     assert left_behind(runs.name) == []

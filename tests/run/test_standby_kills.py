@@ -17,21 +17,13 @@ if sys.platform != "linux":
     pytest.skip("a standby is of Linux", allow_module_level=True)
 
 from side_by_side import SideBySide, left_behind
+from torch_stand_in import stand_in_torch
 
 pytestmark = pytest.mark.slow
 KILLS = int(os.environ.get("ROCSTEADY_TEST_KILLS", "5"))  # 200 by hand
 SEED = int(os.environ.get("ROCSTEADY_TEST_SEED", "1"))
 WITHIN = 60.0  # seconds
 ROLES = ("attempt", "standby", "keeper", "guard", "supervisor")
-# As long to import as is worth a standby, and with the hooks of optimizers.
-TORCH = "import time; time.sleep(1.1)\nfrom torch.optim import optimizer"
-OPTIMIZER = """
-    import types
-    hooks = []
-    register_optimizer_step_pre_hook = register_optimizer_step_post_hook = hooks.append
-    def step():
-        for hook in hooks: hook(types.SimpleNamespace(param_groups=[]), (), {})
-"""
 TRAIN = """
     import fcntl, os, pathlib, sys, time, zipfile
     lock = open("lock", "w")
@@ -62,16 +54,14 @@ class KilledRun:
 
     def __init__(self, folder: Path) -> None:
         self.runs = SideBySide(folder)
-        self.runs.script(TORCH, "theirs/torch/__init__.py")
-        self.runs.script("", "theirs/torch/optim/__init__.py")
-        self.runs.script(OPTIMIZER, "theirs/torch/optim/optimizer.py")
+        self.torch = stand_in_torch(self.runs)
         self.runs.script(TRAIN)
         (self.runs.folder / "rocsteady.toml").write_text(JOB.format(python=sys.executable))
         self.name = self.runs.watching()[-2]
         self.supervisor = self._start("--name", self.name)
 
     def _start(self, *options: str) -> subprocess.Popen[bytes]:
-        environment = {**self.runs.environment, "PYTHONPATH": str(self.runs.folder / "theirs")}
+        environment = {**self.runs.environment, "PYTHONPATH": self.torch}
         with (self.runs.folder.parent / "log").open("ab") as log:
             return subprocess.Popen(
                 [*self.runs.rocsteady, "run", "--standby", "--yes", *options],
