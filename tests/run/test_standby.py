@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 import sys
 import time
 from collections.abc import Iterator
@@ -16,6 +17,7 @@ if sys.platform != "linux":
 
 from process_facts import ENDS, FACTS, SAYS, WORDS
 from side_by_side import Ended, SideBySide, as_a_shell, left_behind
+from torch_stand_in import stand_in_torch
 
 from rocsteady.run.injection import Injection, inject, remove
 from rocsteady.run.standby import ORDER, TURN, changes, lacks_memory, on_battery, shadows
@@ -263,3 +265,39 @@ def test_memory_and_battery(tmp_path: Path) -> None:
     (supply / "type").write_text("Mains\n")
     (supply / "online").write_text("0\n")
     assert on_battery(tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("launcher", [True, False])
+def test_a_command_that_trains_in_another_process_has_none(
+    tmp_path: Path, *, launcher: bool
+) -> None:
+    runs = SideBySide(tmp_path)
+    torch = stand_in_torch(runs)
+    runs.script("""
+        import time
+        from torch.optim import optimizer
+        for _ in range(150):
+            optimizer.step()
+            time.sleep(0.05)
+    """)
+    runs.script(
+        "import subprocess, sys, torch; subprocess.run([sys.executable, 'train.py'])", "l.py"
+    )
+    command = (PYTHON, "l.py" if launcher else "train.py")
+
+    with subprocess.Popen(
+        [*runs.watching("--standby"), *command],
+        cwd=runs.folder,
+        env={**runs.environment, "PYTHONPATH": torch},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    ) as run:
+        started = False
+        while run.poll() is None:
+            standbys = Path("/dev/shm").glob(f"rocsteady-{runs.name}-*-2/pages/*.ready")
+            started = started or any(standbys)
+            time.sleep(0.1)
+
+    assert (run.returncode, started) == (0, not launcher)
+    assert left_behind(runs.name) == []

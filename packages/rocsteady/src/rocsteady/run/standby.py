@@ -21,6 +21,7 @@ from rocsteady_train.untrusted_file import read_regular
 
 from rocsteady.errors import RocsteadyError
 from rocsteady.hangs.cgroups import ROOT, read
+from rocsteady.hangs.heartbeat_pages import read_pages
 from rocsteady.hangs.memory import read_memory
 from rocsteady.model import RunState, Value
 from rocsteady.run.announcer import Announcer
@@ -218,6 +219,9 @@ class Standby:
 
     def _prepare(self, attempt: _Started) -> None:
         pages = Path(attempt.environment.get(wire.PAGES, ""))
+        if not any(beat.pid == attempt.pid and beat.step for beat in read_pages(pages)):
+            self._announcer.note("no standby: the command itself does not train, it starts others.")
+            return
         found = _read(pages / f"{attempt.pid}{wire.IMPORTS_SUFFIX}", Imports)
         imports = found.imports if found else ()
         ahead = []

@@ -177,13 +177,7 @@ def wait(order: str) -> dict[str, ModuleType]:
         os._exit(0)
     with open(asked["turn"], encoding="utf-8") as stream:  # blocks until the supervisor opens it
         turn = json.load(stream)
-    os.environ.clear()
-    os.environ.update(first)
-    for name, value in turn["environment"].items():
-        if value is None:
-            os.environ.pop(name, None)
-        else:
-            os.environ[name] = value
+    _set_environment({**first, **turn["environment"]})
     given_environment.update(os.environ)
     _take_arguments(asked["command"], turn["command"])
     imported_filters[:] = _filters()
@@ -195,6 +189,16 @@ def wait(order: str) -> dict[str, ModuleType]:
         if above:
             vars(sys.modules.get(above) or held[above]).pop(last, None)
     return held
+
+
+def _set_environment(wanted: dict[str, str | None]) -> None:
+    """Undo what the imports have set, and set what belongs to this attempt."""
+    for name in [*os.environ]:
+        if wanted.get(name) is None:
+            del os.environ[name]
+    for name, value in wanted.items():
+        if value is not None and os.environ.get(name) != value:
+            os.environ[name] = value
 
 
 def _unlike(asked: dict[str, Any], held: dict[str, ModuleType]) -> str:
