@@ -225,3 +225,10 @@ def test_help_breaks_no_id_at_its_hyphens() -> None:
         text = click.Context(command, info_name=name, parent=top).get_help()
         assert not [line for line in text.splitlines() if re.search(r"\w-$", line)]
         assert NO_BREAK not in text
+
+
+def test_a_number_that_is_none_is_said_in_plain_words(cli: Rocsteady) -> None:
+    wrong = cli("logs", "-n", "x")
+
+    assert wrong.code == 2
+    assert "range" not in wrong.err

@@ -181,6 +181,7 @@ def main() -> NoReturn:
 def one_line(error: click.ClickException) -> str:
     """Return what is wrong, and where the options are listed if it does not say what to type."""
     text = " ".join(error.format_message().split())
+    text = text.replace("is not a valid integer range", "is not a whole number")
     says_what_to_type = "rocsteady " in text or "Did you mean" in text
     if isinstance(error, click.UsageError) and error.ctx and not says_what_to_type:
         text = f"{text.rstrip('.')}. To see the options: {error.ctx.command_path} --help"
