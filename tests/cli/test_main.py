@@ -55,6 +55,8 @@ SURFACE = {
         "--stage",
         "--yes",
         "command",
+        "--also",
+        "--standby",
     },
     "plan": {
         "--again",
