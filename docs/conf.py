@@ -10,6 +10,7 @@ import ast
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rocsteady import __version__
 from rocsteady.doctor.facts import FACTS
@@ -23,6 +24,9 @@ from rocsteady.doctor.knowledge.rules import Rule
 from rocsteady.doctor.knowledge.trainers import Prevents, Trainer, load_trainers
 from rocsteady.doctor.knowledge.values import Severity, Source
 from rocsteady.failures.remedy import ANY, Remedy, load_remedies
+
+if TYPE_CHECKING:
+    from sphinx.application import Sphinx
 
 project = "rocsteady"
 author = "The rocsteady authors"
@@ -311,3 +315,23 @@ write_page(
 )
 write_page("api.md", api_page({"Loop": "loop/loop", "Checkpointer": "checkpoints/checkpointer"}))
 write_gpu_pages()
+
+NAMED = {  # what the theme leaves without a name or a level, which screen readers need
+    '<aside class="sidebar-drawer">': '<aside class="sidebar-drawer" aria-label="All pages">',
+    '<aside class="toc-drawer': '<aside aria-label="On this page" class="toc-drawer',
+    'class="caption" role="heading">': 'class="caption" role="heading" aria-level="2">',
+}
+
+
+def name_landmarks(app: Sphinx, error: Exception | None) -> None:
+    """Name the parts of each page."""
+    for page in () if error else Path(app.outdir).rglob("*.html"):
+        text = page.read_text(encoding="utf-8")
+        for old, new in NAMED.items():
+            text = text.replace(old, new)
+        page.write_text(text, encoding="utf-8")
+
+
+def setup(app: Sphinx) -> None:
+    """Let Sphinx call it."""
+    app.connect("build-finished", name_landmarks)
