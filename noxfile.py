@@ -353,11 +353,13 @@ def _check_versions(session: nox.Session) -> None:
 
 def _install_as_people_do(session: nox.Session, dist: Path) -> None:
     """Install from the files in a folder, each time where there is nothing else."""
-    home = Path(session.create_tmp()) / "home"
+    home = Path(session.create_tmp()).resolve() / "home"
     shutil.rmtree(home, ignore_errors=True)
     home.mkdir()
     env = {
         "HOME": str(home),
+        "PIPX_HOME": str(home / "pipx"),
+        "PIPX_BIN_DIR": str(home / ".local" / "bin"),
         "PIP_FIND_LINKS": " ".join([str(dist), os.environ.get("PIP_FIND_LINKS", "")]),
         "UV_FIND_LINKS": str(dist),
         "UV_PRERELEASE": "allow",
