@@ -14,7 +14,7 @@ from collections.abc import Sequence
 
 from rocsteady.model import Risk
 from rocsteady.plan.values import Basis, Option, Plan
-from rocsteady.wording import duration, money, plural
+from rocsteady.wording import duration, money, plural, rough_duration
 
 SURE = 0.9  # a chance that counts as "in time"
 LIKELY = 0.75  # a chance of an own option with which nobody rents
@@ -268,7 +268,7 @@ def _how_long(first: Option, second: Option) -> str:
     low, high = _ratios(first, second)
     option = f"Option {second.number}"
     if low > NO_COMPARISON and first.finish is not None and second.finish is not None:
-        later = duration(second.finish.seconds - first.finish.seconds)
+        later = rough_duration(second.finish.seconds - first.finish.seconds)
         return f"{option} finishes {later} later."
     if low > WORTH_A_WORD:
         times = f"{low:.1f}" if high < low * WORTH_A_WORD else f"{low:.1f} to {high:.1f}"
