@@ -29,6 +29,7 @@ ON_MACHINE = (sys.executable, str(HERE / "on_machine.py"))
 DIGEST = "Digest of this page: "
 WITHIN = 3600.0  # seconds for one command
 LONGEST = 30  # lines of one command's output on a page
+OF_A_RANK = re.compile(r"rank \d+: \d+ steps, [\d.]+ s of processor time")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -271,8 +272,12 @@ class Telling:
 
 def own_lines(said):
     """Return rocsteady's lines, and the result; what else the script prints is left out."""
-    lines = said.splitlines()
-    return "\n".join(each for each in lines if re.match(r"rocsteady: |rank |(\S+ )?done: ", each))
+    kept = []
+    for line in said.splitlines():
+        if re.match(r"rocsteady: |(\S+ )?done: ", line):
+            kept.append(line)
+        kept += OF_A_RANK.findall(line)  # two ranks may write into one line
+    return "\n".join(kept)
 
 
 def digest(text):

@@ -15,13 +15,14 @@ STORIES = ROOT / "examples" / "stories"
 PAGES = ROOT / "docs" / "stories"
 DIGEST = re.compile(r"\nDigest of this page: `([0-9a-f]{64})`\n\Z")
 END = re.compile(r"^The run ended with .+: (.*)\.$", re.MULTILINE)
-GENERATED = "a"  # the pages of the others are of an earlier release
+GENERATED = "abcde"
+IN_CI = "ac"  # both have a fault that stays
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "note",
-    [pytest.param(note, marks=[pytest.mark.ci] * (note in GENERATED)) for note in "abcde"],
+    [pytest.param(note, marks=[pytest.mark.ci] * (note in IN_CI)) for note in GENERATED],
 )
 def test_a_story_ends_as_its_page_says(note: str, torch_python: str, tmp_path: Path) -> None:
     page = tmp_path / f"{note}.md"
@@ -29,9 +30,8 @@ def test_a_story_ends_as_its_page_says(note: str, torch_python: str, tmp_path: P
     ended = subprocess.run(words, capture_output=True, text=True, check=False, cwd=STORIES)
 
     assert ended.returncode == 0, ended.stdout[-6000:] + ended.stderr[-2000:]
-    if note in GENERATED:
-        kept = (PAGES / page.name).read_text(encoding="utf-8")
-        assert END.findall(page.read_text(encoding="utf-8")) == END.findall(kept)
+    kept = (PAGES / page.name).read_text(encoding="utf-8")
+    assert END.findall(page.read_text(encoding="utf-8")) == END.findall(kept)
 
 
 @pytest.mark.parametrize("note", GENERATED)
