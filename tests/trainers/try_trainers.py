@@ -341,6 +341,7 @@ def environment(folder: Path, programs: Path) -> dict[str, str]:
         "YOLO_OFFLINE": "true",
         "DISABLE_VERSION_CHECK": "1",
         "DS_ACCELERATOR": "cpu",
+        "TORCH_EXTENSIONS_DIR": str(programs.parent / "extensions"),  # compiled once
         "nnUNet_raw": str(folder / "raw"),
         "nnUNet_preprocessed": str(folder / "preprocessed"),
         "nnUNet_results": str(folder / "results"),
