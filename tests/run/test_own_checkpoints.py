@@ -17,7 +17,13 @@ from msgspec.structs import replace
 from rocsteady.run.checkpoints import Checkpoints
 from rocsteady.run.job.done_when import pointed_to
 from rocsteady.run.job.values import CHECKPOINT, Job, Resume
-from rocsteady.run.own_checkpoints import own_checkpoints, set_aside, shard_ends, usable
+from rocsteady.run.own_checkpoints import (
+    is_checkpoint_file,
+    own_checkpoints,
+    set_aside,
+    shard_ends,
+    usable,
+)
 
 OPTIMIZER = b"\x80\x02}q\x00(X\x05\x00\x00\x00modelX\x0c\x00\x00\x00param_groups."
 WEIGHTS = b"\x80\x02}q\x00X\x05\x00\x00\x00model."
@@ -204,6 +210,14 @@ def test_a_checkpoint_that_no_pointer_names_yet_does_no_harm(tmp_path: Path) -> 
 
     assert not checkpoints.take_stock()
     assert checkpoints.newest() is not None
+
+
+def test_a_pointer_is_no_log_that_a_restart_began_anew(tmp_path: Path) -> None:
+    deepspeed(tmp_path)
+    other(tmp_path / "latest", b"the newest lines")
+
+    assert is_checkpoint_file(tmp_path / "ds/latest")
+    assert not is_checkpoint_file(tmp_path / "latest")
 
 
 @pytest.mark.parametrize("name", [b"", b".", b"..", b"loop", b"gone", b"a/b", b"\xff"])

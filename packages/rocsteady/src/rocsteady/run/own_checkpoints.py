@@ -159,8 +159,9 @@ def put_in_place(folder: Path, path: Path, whole: Iterable[OwnCheckpoint]) -> Pa
 
 
 def is_checkpoint_file(path: Path) -> bool:
-    """Return whether a file may be a checkpoint, or a part of one, by its name."""
-    return path.suffix.lower() in SUFFIXES or _is_step_folder(path.parent)
+    """Return whether a file may be a checkpoint, a part of one, or what names the newest."""
+    points = path.name == POINTER and pointed_to(path.parent) is not None
+    return path.suffix.lower() in SUFFIXES or _is_step_folder(path.parent) or points
 
 
 def _units(written: Iterable[Path], folder: Path) -> Iterator[Path]:
