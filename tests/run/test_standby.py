@@ -244,6 +244,23 @@ def test_whatever_is_wrong_the_script_is_not_run(waiting: Waiting, fault: str) -
     assert not (waiting.runs.folder / "ran").exists()
 
 
+def test_an_import_that_opens_a_device_ends_it(waiting: Waiting) -> None:
+    script = waiting.runs.script("open('ran', 'w')")
+    opens = waiting.runs.script("kept = open('/dev/zero')", "theirs/opens.py")
+    waiting.order["imports"] = {"opens": opens}
+    ours = waiting.injection.site / "_rocsteady_inside/standby.py"
+    ours.write_text(ours.read_text().replace('"/dev/kfd"', '"/dev/zero"'))  # there is none here
+
+    process = waiting.start(PYTHON, script, PYTHONPATH=str(waiting.runs.folder / "theirs"))
+    report = waiting.ready()
+
+    assert report is not None
+    assert "/dev/zero" in str(report["against"])
+    process.end()
+    waiting.process = None
+    assert not (waiting.runs.folder / "ran").exists()
+
+
 def test_what_differs_and_what_shadows(tmp_path: Path) -> None:
     assert changes({"a": "1", "b": "2"}, {"a": "1", "c": "3"}) == {"b": None, "c": "3"}
     (tmp_path / "json").mkdir()
