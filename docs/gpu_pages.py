@@ -26,6 +26,7 @@ from rocsteady.doctor.knowledge.rules import PLACEHOLDER, Rule, leaves
 from rocsteady.doctor.knowledge.values import Severity, Source
 from rocsteady.doctor.knowledge_state import last_checked
 from rocsteady.doctor.torch_offers import version_span
+from rocsteady.wording import plural
 
 HERE = Path(__file__).parent
 SYSTEMS = {"linux": "Linux", "wsl": "WSL2", "windows": "Windows"}
@@ -75,15 +76,11 @@ class GpuPages:
             "What is known of training with PyTorch on single AMD GPUs: builds, kernels, drivers,"
             " what goes wrong and what helped, with sources. Generated from the knowledge base."
         )
-        rows = [
-            f"| [{reports.arch.gfx}]({reports.arch.gfx}.md) |"
-            f" {plain(', '.join(_cards(reports.arch)))} |"
-            f" {len(reports.rules)} | {len(reports.threads)} |"
-            f" {sum(cell.people for cell in reports.cells)} |"
-            for reports in self.reports
-        ]
-        head = "| GPU | cards | known problems | threads | people who reported |"
-        yield "\n".join([head, "|---|---|---|---|---|", *rows])
+        yield "\n".join(
+            f"- [{reports.arch.gfx}]({reports.arch.gfx}.md):"
+            f" {plain(', '.join(_cards(reports.arch)))}. {_counted(reports)}."
+            for reports in reversed(self.reports)
+        )
         pages = "\n".join(reports.arch.gfx for reports in self.reports)
         yield f"```{{toctree}}\n:hidden:\n\n{pages}\n```"
 
@@ -241,6 +238,14 @@ class GpuPages:
                 f"- {plain(title)}: {each.people} of {cell.people} people, which is"
                 f" {found.low:.0%} to {found.high:.0%} of all; since {each.first}.{further}"
             )
+
+
+def _counted(reports: GpuReports) -> str:
+    people = sum(cell.people for cell in reports.cells)
+    counts = (len(reports.rules), "known problem"), (len(reports.threads), "thread")
+    words = [plural(number, word) for number, word in counts if number]
+    words += [f"reported by {people} people"] if people else []
+    return ", ".join(words) or "Nothing known beyond its builds"
 
 
 def _cards(arch: Arch) -> tuple[str, ...]:
