@@ -24,10 +24,13 @@ import tempfile
 import termios
 import time
 from contextlib import closing
+from copy import copy
 from dataclasses import replace
 from pathlib import Path
 
+from rich.color_triplet import ColorTriplet
 from rich.console import Console
+from rich.terminal_theme import SVG_EXPORT_THEME
 from rich.text import Text
 from story_runs import EXAMPLES, STORIES, carry_out, prepare, rocsteady, until_step
 
@@ -40,6 +43,8 @@ COLUMNS, LINES, SECONDS = 108, 14, 30.0  # of the recording, at most
 QUIET_FOR, MAX_BUSY = 5.0, 0.1  # seconds before a recording, and the part that may be in use
 TERMINALS = ((80, 24), (200, 50))
 LATER = (("hang", "backward", 350),)  # so that there is time for pictures before it
+THEME = copy(SVG_EXPORT_THEME)
+THEME.background_color = ColorTriplet(18, 18, 18)  # that of watch: tmux leaves out blanks at an end
 TOP = 1000  # pixels of the first run's page that the docs show
 
 
@@ -191,7 +196,7 @@ def picture_terminal(folder: Path, name: str, columns: int, lines: int) -> None:
     subprocess.run([*tmux, "kill-server"], check=False)
     console = Console(record=True, width=columns, file=io.StringIO(), legacy_windows=False)
     console.print(Text.from_ansi(seen))
-    console.save_svg(str(RUNS / f"{name}.svg"), title="rocsteady watch")
+    console.save_svg(str(RUNS / f"{name}.svg"), title="rocsteady watch", theme=THEME)
     print(f"{name} is drawn")
 
 

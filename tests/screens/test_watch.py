@@ -391,6 +391,22 @@ def test_the_screen_follows_the_size_of_the_terminal(deck: Deck) -> None:
     assert deck.run(act) == 0
 
 
+def test_the_newest_line_of_the_log_is_seen_as_soon_as_there_is_less_room(
+    deck: Deck, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def act(pilot: Pilot[int]) -> None:
+        await pilot.pause(0.5)
+        monkeypatch.setattr(RunView, "show", lambda *_: None)  # what comes once a second
+        await pilot.resize_terminal(80, 33)
+        await pilot.pause(0.5)
+        seen.append(text_of(pilot))
+        await pilot.press("q")
+
+    seen: list[str] = []
+    deck.run(act, (80, 38))
+    assert TRAINING.log[-1].split()[-1] in seen[0]
+
+
 def test_keys_can_be_clicked(deck: Deck) -> None:
     async def act(pilot: Pilot[int]) -> None:
         while not deck.requests:  # the footer is composed anew while the application starts

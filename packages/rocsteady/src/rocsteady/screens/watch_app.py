@@ -91,6 +91,17 @@ class Controls(Value, frozen=True):
     restart: Callable[[Run], None]
 
 
+class LogTail(Static):
+    """The end of a log, which is cut anew whenever there is more or less room for it."""
+
+    def __init__(self, cut: Callable[[], None]) -> None:
+        super().__init__(id="log", markup=False)
+        self._cut = cut
+
+    def on_resize(self) -> None:
+        self._cut()
+
+
 class RunView(Vertical):
     """One run: how far it is, its curves, what went wrong, the end of its log."""
 
@@ -113,8 +124,10 @@ class RunView(Vertical):
         self._zone = zone
         self._statics = {
             name: Static(id=name, markup=False)
-            for name in ("badge", "name", "pace", "facts", "curves", "details", "log")
+            for name in ("badge", "name", "pace", "facts", "curves", "details")
         }
+        self._log: Sequence[str] = ()
+        self._statics["log"] = LogTail(self._show_log)
         self._part = ProgressBar(id="part", total=1.0, show_eta=False)
         self._drawn: dict[str, object] = {}  # what each of them shows
         self._curves_of: tuple[RunRecord, int, int] | None = None  # of which record, at which size
@@ -143,8 +156,8 @@ class RunView(Vertical):
             self._put("curves", self._curves(view, columns, rows))
         inside = columns // 2 - 2 if columns >= WIDE else columns
         self._put("details", self._details(view, inside, rows))
-        self._show_log(view.log)
-        self.call_after_refresh(self._show_log, view.log)  # the details may have grown
+        self._log = view.log
+        self._show_log()
 
     def _is_drawn(self, story: RunRecord, columns: int, rows: int) -> bool:
         """Whether the curves are of this very record: it is read less often than the rest."""
@@ -226,9 +239,9 @@ class RunView(Vertical):
                 lines += _labelled(label, _rows(cells, width))
         return Text("\n").join(lines)
 
-    def _show_log(self, lines: Sequence[str]) -> None:
+    def _show_log(self) -> None:
         width, height = self._statics["log"].size
-        last = lines[-max(height, 1) :] or ("(nothing printed yet)",)
+        last = self._log[-max(height, 1) :] or ("(nothing printed yet)",)
         shown = []
         for number, text in enumerate(last):
             label = "" if number else "log"
