@@ -180,8 +180,11 @@ def test_what_no_restart_can_help_ends_the_job(start: Starts) -> None:
     torchrun = start(100)
     assert torchrun.until(lambda: bool(torchrun.told("saved"))), torchrun.said()
 
-    # The next generation cannot load it. It was not cut off, so nobody may move it out of the way.
-    (torchrun.folder / "last.pt").write_bytes(b"overwritten by something else")
+    # The next generation cannot load it. Its end is there, so nobody may move it out of the way.
+    last = torchrun.folder / "last.pt"
+    content = last.read_bytes()
+    middle = len(content) // 2
+    last.write_bytes(content[:4] + bytes(middle - 4) + content[middle:])
     inject(torchrun, "kill", 0)
 
     assert ended(torchrun) == 76, torchrun.said()
