@@ -192,6 +192,14 @@ def test_a_failure_without_an_incident_is_told_too() -> None:
     assert group.first.failure == record().failures[0].failure
 
 
+def test_the_name_of_an_exception_is_left_as_it_is() -> None:
+    (named,) = record().failures[:1]
+    failure = replace(named.failure, seen=("torch.OutOfMemoryError: HIP out of memory",), line="")
+    shown = facts(incidents=(), failures=(replace(named, failure=failure),))
+
+    assert build_story(shown).troubles[0].title.startswith("torch.OutOfMemoryError")
+
+
 def test_of_a_long_proof_the_first_and_the_last_line_are_shown() -> None:
     waits = ("the training thread waits for a pipe", *(f"thread {n} waits" for n in range(6)), "so")
     told = build_story(replace(facts(), evidence=(IncidentEvidence(incident=1, waits=waits),)))

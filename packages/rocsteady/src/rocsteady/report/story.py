@@ -792,4 +792,5 @@ def _unknown(facts: RunFacts) -> tuple[str, ...]:
 
 
 def _capitalized(text: str) -> str:
-    return f"{text[:1].upper()}{text[1:]}"
+    """Begin with a capital letter, unless with the name of an exception: torch.OutOfMemoryError."""
+    return text if "." in text.partition(" ")[0].rstrip(".") else f"{text[:1].upper()}{text[1:]}"
