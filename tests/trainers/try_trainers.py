@@ -257,7 +257,7 @@ class Trial:
             )  # fmt: skip
             try:
                 if harm in (KILL, CUT):
-                    self._harm(child.pid, cut=harm == CUT)
+                    self._harm(child, cut=harm == CUT)
                 child.wait(max(1.0, self.trainer.within - (time.monotonic() - began)))
             except subprocess.TimeoutExpired:
                 os.kill(child.pid, signal.SIGTERM)
@@ -274,12 +274,12 @@ class Trial:
             time.monotonic() - began,
         )  # fmt: skip
 
-    def _harm(self, pid: int, *, cut: bool) -> None:
+    def _harm(self, child: subprocess.Popen[bytes], *, cut: bool) -> None:
         """Kill the process that trains once there are checkpoints; before that cut the newest."""
         deadline = time.monotonic() + self.trainer.within - 60
         one = "*" not in Path(self.trainer.checkpoints).name
         first: float | None = None
-        while time.monotonic() < deadline:
+        while time.monotonic() < deadline and child.poll() is None:
             found = sorted(
                 self.folder.glob(self.trainer.checkpoints), key=lambda it: it.stat().st_mtime
             )
@@ -288,7 +288,7 @@ class Trial:
             enough = len(found) >= (3 if cut else 2)
             if one and found:  # one file that is written again and again
                 enough = found[-1].stat().st_mtime > (first or 0.0)
-            if enough and (training := training_process(pid)):
+            if enough and (training := training_process(child.pid)):
                 os.kill(training, signal.SIGSTOP)
                 if cut:
                     cut_newest(found[-1])

@@ -29,6 +29,7 @@ class Pictures(torch.utils.data.Dataset):
 
 
 accelerator = Accelerator(cpu=True)
+os.makedirs(args.output_dir, exist_ok=True)
 set_seed(0)
 model = UNet2DModel(
     sample_size=16, in_channels=1, out_channels=1, layers_per_block=1, block_out_channels=(8, 16),
