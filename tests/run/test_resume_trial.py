@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import time
 from datetime import timedelta
 from pathlib import Path
 from types import SimpleNamespace
@@ -76,6 +77,28 @@ def test_a_checkpoint_from_before_the_run_proves_nothing(
 
     assert not before
     assert trial.started_over == "it made steps without reading a checkpoint"
+
+
+def test_a_checkpoint_that_it_has_just_written_itself_proves_nothing(
+    trial: ResumeTrial, tmp_path: Path
+) -> None:
+    own = read(tmp_path, time.time() + 5)
+
+    trial.seen(1.0, beats(1), None)
+    trial.seen(6.0, beats(40), own)
+    before = trial.proven
+    trial.seen(62.0, beats(50), own)
+
+    assert not before
+    assert trial.started_over == "it made steps without reading a checkpoint"
+
+
+def test_a_checkpoint_that_is_copied_at_the_start_proves_the_way(
+    trial: ResumeTrial, tmp_path: Path
+) -> None:
+    trial.seen(1.0, (), read(tmp_path, time.time() + 5))
+
+    assert trial.proven
 
 
 def test_a_start_without_steps_is_not_judged(trial: ResumeTrial) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import random
 import signal
@@ -135,12 +136,13 @@ class KilledRun:
 def test_whoever_is_killed_nothing_is_left_and_nothing_trains_twice(tmp_path: Path) -> None:
     run, chance = KilledRun(tmp_path), random.Random(SEED)  # noqa: S311 - nothing is guarded by it
     try:
-        for number in range(KILLS):
-            role = ROLES[number] if number < len(ROLES) else chance.choice(ROLES)
-            if number == 0:
-                run.until(lambda: run.pids("standby"))
+        turns, killed = iter(ROLES), 0
+        while killed < KILLS:
+            role = next(turns, "") or chance.choice(ROLES)
+            if role in ("attempt", "standby"):  # there soon is one, if there is none now
+                run.until(functools.partial(run.pids, role))
             time.sleep(chance.uniform(0, 2 if len(ROLES) == KILLS else 5))
-            run.kill(role)
+            killed += run.kill(role)
             assert run.supervisor.poll() is None, run.said()
         run.until(lambda: run.pids("attempt"))
 

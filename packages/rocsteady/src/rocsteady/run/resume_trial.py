@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
+import time
 from collections.abc import Iterable
 from datetime import timedelta
 from pathlib import Path
@@ -65,6 +66,7 @@ class ResumeTrial:
         self._folder, self._copies, self._since = folder, records / COPIES, since
         self._records, self._within = records, within.total_seconds()
         self._stamps: dict[Path, tuple[int, int]] = {}  # of checkpoints, as they were
+        self._began = float("inf")  # by the clock that files have
         self._stepped: float | None = None  # when the first step was seen
         self.proven = False
         self.started_over = ""  # why it is known; "": it is not
@@ -79,6 +81,7 @@ class ResumeTrial:
                 f"not restarted: the files of the run cannot be copied: {error.strerror or error}"
             ) from None
         self._stamps = {path: stamp for path in files if (stamp := _stamp(path))}
+        self._began = time.time()
 
     def _affordable(self, files: dict[Path, int], checkpoint: Path) -> dict[Path, int]:
         """Return all files, or the checkpoint and what is small, if there is room for no more."""
@@ -115,7 +118,7 @@ class ResumeTrial:
         """Take a look into account."""
         if self.proven or self.started_over:
             return
-        if read is not None and read.written / NANOSECONDS >= self._since - CLOCK_GRAIN:
+        if read is not None and self._is_proof(read):
             self.prove()
             return
         if self._stepped is None and any(beat.step for beat in heartbeats):
@@ -124,6 +127,12 @@ class ResumeTrial:
             self.started_over = "it made steps without reading a checkpoint"
         elif changed := self._changed():
             self.started_over = f"it wrote over {changed} without reading a checkpoint"
+
+    def _is_proof(self, read: CheckpointRead) -> bool:
+        """Return whether it went on from a checkpoint, and did not only read back its own."""
+        written = read.written / NANOSECONDS
+        own = written > self._began + CLOCK_GRAIN and (read.steps or self._stepped is not None)
+        return written >= self._since - CLOCK_GRAIN and not own
 
     def prove(self) -> None:
         """Take up that the way works; the copies are not needed any more."""
@@ -135,6 +144,7 @@ class ResumeTrial:
 
     def ended(self, read: CheckpointRead | None, *, steps: bool) -> None:
         """Judge an attempt that ended before anything was certain."""
+        self._began = float("inf")  # if it may have gone on, what it wrote is left as it is
         self.seen(0.0, (), read)
         if not self.proven and not self.started_over and steps:
             self.started_over = "it made steps without reading a checkpoint"
