@@ -42,11 +42,11 @@ def _page(context: click.Context, more: list[str]) -> str:
         lines.append(".SH DESCRIPTION")
         for paragraph in rest.split("\n\n"):
             lines += [".PP", _roff(_line(paragraph))]
-    options = [
-        found for each in command.get_params(context) if (found := each.get_help_record(context))
-    ]
-    if options:
-        lines.append(".SH OPTIONS")
+    options = [found for each in command.params if (found := each.get_help_record(context))]
+    # Not from click, which keeps the option as it was when somebody first asked for it.
+    names = ", ".join(sorted(context.help_option_names, key=len))
+    options.append((names, "Show this message and exit."))
+    lines.append(".SH OPTIONS")
     for names, words in options:
         lines += [".TP", f"\\fB{_roff(names)}\\fR", _roff(_line(words))]
     lines += more

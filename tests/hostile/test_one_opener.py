@@ -40,6 +40,7 @@ MAY = {
     "plan/exports/wheels.py": "files of the installation itself",
     "run/run_exports.py": "adds to a file of its own, and follows no link",
     "run/stop_deadline.py": "a pipe of its own",
+    "run/standby.py": "a pipe of its own, without blocking",
     "run/startup.py": "files of the system",
     "run/backoff.py": "files of the kernel",
     "run/job/torch_file.py": "a part of a zip that was opened with care",

@@ -84,6 +84,8 @@ def test_flight_recorders_tell_ranks_apart_that_wait_at_one_line(tmp_path: Path)
             dump = {"version": "2.10", "entries": [entry]}
             (tmp_path / f"trace_{rank}").write_bytes(pickle.dumps(dump))
         pids = [process.pid for process in started]
+        while not all(Path(f"/proc/{pid}/environ").read_bytes() for pid in pids):
+            time.sleep(0.01)  # a program that has only just begun has none yet
         stuck = (seen(pid, Wait.DEVICE, "main (demo/train.py:40)") for pid in pids)
         collected = evidence(tmp_path, *stuck)
 
