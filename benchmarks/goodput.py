@@ -154,7 +154,8 @@ def measure(course: Course, options: argparse.Namespace, repeats: int) -> dict[s
     results: dict[str, list[Result]] = {}
     for _ in range(repeats):
         for name, command in commands(course, options.python, options.nvrx).items():
-            if options.only and name != "undisturbed" and options.only not in name:
+            wanted = any(word in name for word in options.only.split(","))
+            if name != "undisturbed" and not wanted:
                 continue
             result = carry_out(command, course, options.python)
             results.setdefault(name, []).append(result)
@@ -215,7 +216,9 @@ def main() -> None:
     parser.add_argument("--nvrx", help="an interpreter with nvidia-resiliency-ext")
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--quick", action="store_true", help="a quarter of the steps")
-    parser.add_argument("--only", default="", help="only tools whose name contains this")
+    parser.add_argument(
+        "--only", default="", help="only tools with one of these in their name: A,B"
+    )
     parser.add_argument("--chart", type=Path, help="an SVG file of the first schedule")
     parser.add_argument("--schedule", choices=(*SCHEDULES, "all"), default="all")
     options = parser.parse_args()

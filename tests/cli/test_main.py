@@ -220,7 +220,8 @@ def test_without_a_command_the_help_is_shown_as_it_is(cli: Rocsteady) -> None:
 
 
 def test_help_breaks_no_id_at_its_hyphens() -> None:
-    top = click.Context(rocsteady, info_name="rocsteady", terminal_width=80)
+    settings = {**rocsteady.context_settings, "terminal_width": 80}
+    top = click.Context(rocsteady, info_name="rocsteady", **settings)
     for name in COMMANDS:
         command = rocsteady.get_command(top, name)
         assert command is not None
