@@ -190,11 +190,13 @@ def test_deepspeeds_pointer_names_the_newest_whole_one(
         resume = Resume(arguments=("--load_dir", CHECKPOINT), checkpoints=("ds",))
         job, end = replace(job, resume=resume), cast("Any", SimpleNamespace())
     checkpoints = Checkpoints(job, tmp_path, tmp_path / ".rocsteady", None, began=900.0)
+    (tmp_path / "ds/latest").chmod(0o640)  # others of the group may read it
 
     (announced,) = checkpoints.take_stock(end)
 
     assert "global_step20" in announced
     assert (tmp_path / "ds/latest").read_text() == "global_step20"
+    assert (tmp_path / "ds/latest").stat().st_mode & 0o777 == 0o640
     assert (tmp_path / "ds/.global_step40.broken/mp_rank_00_model_states.pt").exists()
     newest = checkpoints.newest()
     assert newest is not None

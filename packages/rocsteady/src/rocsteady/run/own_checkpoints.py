@@ -18,6 +18,7 @@ from collections.abc import Iterable, Iterator
 from fnmatch import fnmatchcase
 from itertools import islice
 from pathlib import Path
+from stat import S_IMODE
 
 from msgspec.structs import replace
 from rocsteady_train.checkpoints import folder as checkpoint_folder
@@ -130,14 +131,20 @@ def repoint(folder: Path, path: Path) -> str:
     pointed = pointed_to(folder / path)
     if pointed is None or not (wrong := _wrong(pointed)):
         return ""
-    others = [each for each in (folder / path).iterdir() if _is_step_folder(each)]
-    others.sort(key=lambda each: each.stat().st_mtime_ns, reverse=True)
-    whole = next((each for each in others if each != pointed and not _wrong(each)), None)
-    if whole is None or not (target := set_aside(folder, path / pointed.name)):
+    pointer = folder / path / POINTER
+    try:
+        others = [each for each in (folder / path).iterdir() if _is_step_folder(each)]
+        others.sort(key=lambda each: each.stat().st_mtime_ns, reverse=True)
+        whole = next((each for each in others if each != pointed and not _wrong(each)), None)
+        if whole is None:
+            return ""
+        # First, for a name that leads nowhere is worse than a checkpoint that cannot be read.
+        write_whole(pointer, whole.name.encode(), S_IMODE(pointer.stat().st_mode))
+    except OSError:
         return ""
-    write_whole(folder / path / POINTER, whole.name.encode())
-    named = f"{path / POINTER} names {whole.name} now"
-    return f"{path / pointed.name} {wrong}: moved to {target}; {named}."
+    target = set_aside(folder, path / pointed.name)
+    moved = f": moved to {target}" if target else ""
+    return f"{path / pointed.name} {wrong}{moved}; {path / POINTER} names {whole.name} now."
 
 
 def put_in_place(folder: Path, path: Path, whole: Iterable[OwnCheckpoint]) -> Path | None:

@@ -119,22 +119,25 @@ class WaitingCommand:
 
     def end(self) -> None:
         """End it and all that it started, and wait for that."""
-        os.close(self._launched.control)
-        try:
-            self._launched.keeper.wait(KEEPER_WAIT)
-        except subprocess.TimeoutExpired:
-            _abandoned.append(self._launched.keeper)
-        end_after_keeper(self._launched, self._run_id)
+        end_kept(self._launched, family_of(self._launched, self._run_id))
         os.close(self._launched.status)
         self._wiring.close()
 
 
-def end_after_keeper(launched: LaunchedCommand, run_id: str) -> None:
-    """Do what a keeper that was killed could not."""
-    cgroup = str(launched.cgroup or "")
+def family_of(launched: LaunchedCommand, run_id: str) -> keeper.Family:
+    family = keeper.Family(launched.keeper.pid, run_id, str(launched.cgroup or ""))
+    family.command = launched.pid
+    return family
+
+
+def end_kept(launched: LaunchedCommand, family: keeper.Family) -> None:
+    """Have the keeper end what is left, and do what one that was killed could not."""
+    os.close(launched.control)
+    try:
+        launched.keeper.wait(KEEPER_WAIT)
+    except subprocess.TimeoutExpired:
+        _abandoned.append(launched.keeper)
     if launched.keeper.returncode != 0:
-        family = keeper.Family(launched.keeper.pid, run_id, cgroup)
-        family.command = launched.pid
         keeper.end(family)
     if launched.cgroup is not None:
         remove_cgroup(launched.cgroup)
@@ -158,9 +161,7 @@ class Child:
         self._launched = launched
         self._wiring = wiring
         self._log = log
-        self._run_id = run_id
-        self._family = keeper.Family(self.keeper, run_id, str(launched.cgroup or ""))
-        self._family.command = self.pid
+        self._family = family_of(launched, run_id)
         self._birth = keeper.process_snapshot(self.pid)
         self._exit: Exit | None = None
         self._keeper_gone = False
@@ -299,12 +300,7 @@ class Child:
         if self._closed:
             return
         self._closed = True
-        os.close(self._launched.control)
-        try:
-            self._launched.keeper.wait(KEEPER_WAIT)
-        except subprocess.TimeoutExpired:
-            _abandoned.append(self._launched.keeper)
-        end_after_keeper(self._launched, self._run_id)
+        end_kept(self._launched, self._family)
         finished = self._pump.finish(KEEPER_WAIT)
         self._signals.restore()
         if self._wiring.terminal is not None:
