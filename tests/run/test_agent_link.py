@@ -119,7 +119,8 @@ def test_a_spare_that_was_not_needed_is_no_failure(
 def test_ranks_that_torchrun_terminated_do_not_count_as_the_first_to_fail() -> None:
     terminated, by_shell = Exit(signal=15, rank=0), Exit(code=143, rank=2)
 
-    assert first_failure([terminated, by_shell, Exit(code=3, rank=1)], is_sure=True).rank == 1
-    assert first_failure([terminated, by_shell], is_sure=False) == Exit(code=1)  # of one unread
-    assert first_failure([terminated, by_shell], is_sure=True) == terminated
-    assert first_failure([], is_sure=True) == Exit(code=1)
+    assert first_failure([terminated, by_shell, Exit(code=3, rank=1)], []).rank == 1
+    assert first_failure([terminated, by_shell], [4]) == Exit(code=1, rank=4)
+    assert first_failure([terminated], [4, 5]) == Exit(code=1)  # one of the two
+    assert first_failure([terminated, by_shell], []) == terminated
+    assert first_failure([], []) == Exit(code=1)

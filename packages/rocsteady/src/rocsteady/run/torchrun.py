@@ -196,7 +196,7 @@ class RankGroup:
         self._ranks: dict[int, int] = {}  # a pidfd of each, by pid
         self._numbers: dict[int, int | None] = {}  # the rank of each
         self._ended: list[Exit] = []  # ranks that failed, as they were seen to
-        self._unread = False  # one ended, and nobody could read how
+        self._unread: list[int | None] = []  # ranks that ended, and nobody could read how
         self._failed_at = 0.0
         self._replaced = False  # the agent ends the ranks because other hosts restart
         self._exit: Exit | None = None
@@ -297,7 +297,7 @@ class RankGroup:
 
     def _outcome(self) -> Exit | None:
         """Return how the generation ended, if it did."""
-        failed = first_failure(self._ended, is_sure=not self._unread)
+        failed = first_failure(self._ended, self._unread)
         is_gone = self._link.is_gone and not _runs(self._link.pid)
         if is_gone:
             keeper.kill_all(self._family, STOP_WITHIN)  # what the agent left
@@ -325,8 +325,9 @@ class RankGroup:
         for pid in pids:
             os.close(self._ranks.pop(pid))
             how, number = _exit_of_zombie(pid), self._numbers.get(pid)
-            self._unread |= how is None
-            if how is not None and how.code != 0 and not self._replaced:
+            if how is None:
+                self._unread.append(number)
+            elif how.code != 0 and not self._replaced:
                 self._ended.append(msgspec.structs.replace(how, rank=number))
                 self._failed_at = self._failed_at or time.monotonic()
 
@@ -344,11 +345,17 @@ class RankGroup:
         keeper.send(deaf, signal.SIGKILL)
 
 
-def first_failure(ended: list[Exit], *, is_sure: bool) -> Exit:
-    """Return how the first rank failed: those that torchrun terminated after it say nothing."""
+def first_failure(ended: list[Exit], unread: list[int | None]) -> Exit:
+    """Return how the first rank failed: those that torchrun terminated after it say nothing.
+
+    If they all were terminated and torchrun had reaped a single one before it was read, that one
+    failed.
+    """
     own = [each for each in ended if SIGTERM not in (each.signal, (each.code or 0) - BY_SIGNAL)]
-    by_itself = own or (ended if is_sure else [])
-    return by_itself[0] if by_itself else Exit(code=1)  # as torchrun has it
+    by_itself = own or ([] if unread else ended)
+    if by_itself:
+        return by_itself[0]
+    return Exit(code=1, rank=unread[0] if len(unread) == 1 else None)  # as torchrun has it
 
 
 def _as_torchrun_saw(message: Message) -> Exit | None:
