@@ -7,7 +7,8 @@ one healthy pause of 12 s, which nothing may take for a hang. A third, run once,
 minutes. Each tool has its turn in each repeat. The result is the share of the undisturbed time: 1
 means that the faults cost nothing.
 
-PYTHON of ``--nvrx`` has nvidia-resiliency-ext; install torch first, then that with ``--no-deps``.
+PYTHON of ``--nvrx`` has nvidia-resiliency-ext; install torch first, then that with ``--no-deps``,
+then defusedxml, packaging, psutil, pynvml and pyyaml.
 """
 
 from __future__ import annotations
@@ -82,7 +83,7 @@ def commands(course: Course, python: str, nvrx: str | None) -> dict[str, list[st
         "rocsteady run, no job file": [*rocsteady, "--", *resuming],
         "rocsteady_train.Loop, defaults": [*rocsteady, "--", *course.script(python, "loop")],
         "rocsteady run --standby": [*rocsteady, "--standby", "--", *resuming],
-        "Loop, run --standby": [*rocsteady, "--standby", "--", *course.script(python, "loop")],
+        "rocsteady_train.Loop, --standby": [*rocsteady, "--standby", "--", *course.script(python, "loop")],
     }
     if nvrx is not None:
         found["nvidia-resiliency-ext"] = [

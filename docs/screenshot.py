@@ -156,6 +156,7 @@ def picture_reports(made: dict[str, Path]) -> None:
                 top.goto(page.as_uri())
                 top.screenshot(path=PICTURES / "report.png")
                 top.locator(".beside").first.screenshot(path=PICTURES / "wait.png")
+                shutil.copyfile(page, PICTURES / "report.html")
 
 
 def picture_watch(folder: Path, python: Path) -> None:
