@@ -351,17 +351,36 @@ def case_the_next_process_knows_what_a_save_costs(folder: Path) -> None:
     first = Interval(600.0)
     assert first.seconds == 2.0  # until it is known what a save costs
     first.saved(stall=0.5, writing=3.0)
+    assert first.seconds == 20.0  # until it is known whether that was typical
+    first.saved(stall=0.5, writing=3.0)
     assert first.seconds >= 50.0  # so that saves stall below 1 % of the time
 
     following = Interval(600.0)
     following.interrupted(first.state())
+    assert following.seconds == 20.0
+    following.saved(stall=0.5, writing=3.0)
     assert 50.0 <= following.seconds <= first.seconds  # one failure more: not less often
 
     loop, model = make(folder, DataLoader(TensorDataset(torch.ones(8, 4)), batch_size=4))
     for batch in loop:
         loop.step(batch, lambda part: model(part[0]).mean())
     again, _ = make(folder, DataLoader(TensorDataset(torch.ones(8, 4)), batch_size=4))
-    assert again._interval._stall > 0
+    assert again._interval._stalls
+
+
+def case_one_slow_save_does_not_put_off_the_next_ones(folder: Path) -> None:
+    del folder
+    interval = Interval(600.0)
+    for stall in (0.001, 0.001, 1.0):
+        interval.saved(stall, writing=0.01)
+    usual = interval.seconds
+    assert usual < 10.0
+
+    after = Interval(600.0)
+    after.interrupted(interval.state())
+    assert after.seconds < 10.0
+    after.saved(stall=1.0, writing=10.0)
+    assert after.seconds < 10.0
 
 
 def case_a_save_that_failed_is_tried_again_at_the_next_interval(folder: Path) -> None:

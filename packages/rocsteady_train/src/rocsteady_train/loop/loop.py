@@ -35,6 +35,8 @@ from rocsteady_train.loop.roll_back import LossGuard, RollBack
 PRIOR = 4 * 3600.0  # seconds between failures, as long as nothing is known
 YOUNG = 600.0  # seconds, and as many as it has trained: a training may well fail within that
 FIRST = 2.0  # seconds until the first save, which shows what one costs
+SECOND = 20.0  # seconds at most until the next, which shows whether the first was typical
+RECENT = 5  # saves: one that was slow by chance must not put off the next ones
 LEAST = 2.0  # seconds between two saves
 STALLED = 0.01  # of the time: saves never make the training wait longer
 REST = 2.0  # times the time that writing takes: the disk is also there for others
@@ -47,19 +49,21 @@ class Interval:
         self._failures = 0
         self._before = 0.0  # seconds of training in earlier processes
         self._began = self._saved = time.monotonic()
-        self._stall = self._writing = 0.0
+        self._stalls: list[float] = []  # of recent saves, as are the times of writing
+        self._writings: list[float] = []
 
     @property
     def seconds(self) -> float:
-        if not self._stall:
+        if not self._stalls:
             return min(FIRST, self._lose_at_most)
+        stall, rest = _typical(self._stalls), REST * _typical(self._writings)
         trained = self._before + time.monotonic() - self._began
         prior = min(self._prior, YOUNG + trained)
         between = between_failures(trained, self._failures, prior=prior)
-        best = best_interval(self._stall, between)
-        return min(
-            max(best, LEAST, self._stall / STALLED, REST * self._writing), self._lose_at_most
-        )
+        wanted = max(best_interval(stall, between), LEAST, stall / STALLED)
+        if len(self._stalls) == 1:
+            wanted = min(wanted, SECOND)
+        return min(max(wanted, rest), self._lose_at_most)
 
     def due(self) -> bool:
         return time.monotonic() - self._saved >= self.seconds
@@ -67,24 +71,29 @@ class Interval:
     def saved(self, stall: float, writing: float) -> None:
         """Take a save into account, and what the one before it took to write."""
         self._saved = time.monotonic()
-        self._stall = max(stall, 1e-6)
-        self._writing = writing
+        self._stalls = [*self._stalls, max(stall, 1e-6)][-RECENT:]
+        self._writings = [*self._writings, writing][-RECENT:]
 
     def state(self) -> dict[str, Any]:
         trained = self._before + time.monotonic() - self._began
         return {
             "failures": self._failures,
             "trained": trained,
-            "stall": self._stall,
-            "writing": self._writing,
+            "stall": _typical(self._stalls),
+            "writing": _typical(self._writings),
         }
 
     def interrupted(self, state: dict[str, Any]) -> None:
         """Take up what an earlier process knew; that it ended before the work did is a failure."""
         self._failures = state["failures"] + 1
         self._before = state["trained"]
-        self._stall = state.get("stall", 0.0)  # not in checkpoints of older versions
-        self._writing = state.get("writing", 0.0)
+        if state.get("stall"):  # not in checkpoints of older versions
+            self._stalls, self._writings = [state["stall"]], [state.get("writing", 0.0)]
+
+
+def _typical(seconds: list[float]) -> float:
+    """Return the middle one, the smaller of two."""
+    return sorted(seconds)[(len(seconds) - 1) // 2] if seconds else 0.0
 
 
 class Early:
