@@ -28,6 +28,8 @@ CHECKOUT = tuple(word for name in PACKAGES for word in ("-e", f"packages/{name}"
 SUPPORTED = ("3.11", "3.12", "3.13", "3.14")
 TORCH = "torch==2.13.0"  # what slow tests and benchmarks compare with; never a dependency
 BESIDE_TORCH = "numpy>=2,<3"  # as users have it: torch alone warns on stderr that it is not there
+NVRX = "nvidia-resiliency-ext==0.4.1"
+NVRX_NEEDS = ("defusedxml", "packaging", "psutil", "pynvml", "pyyaml")
 TORCH_VENV = HERE / ".ci" / "torch-venv"
 WHEEL_VENV = HERE / ".ci" / "wheel-venv"
 TORCH_PYTHON = "ROCSTEADY_TEST_TORCH_PYTHON"
@@ -281,6 +283,7 @@ def docs(session: nox.Session) -> None:
 def screenshot(session: nox.Session) -> None:
     """Take the pictures of the docs anew, from real runs, where nothing else runs; 15 min."""
     _install(session, "--group", "docs", "axe-playwright-python", *CHECKOUT)
+    session.run("python", "benchmarks/quiet.py")
     session.run(
         "python", "docs/screenshot.py", "--python", _torch_python(session), *session.posargs
     )
@@ -419,3 +422,25 @@ def bench(session: nox.Session) -> None:
     _install(session, *CHECKOUT)
     python = _torch_python(session)
     session.run("python", "benchmarks/doctor_speed.py", "--python", python, *session.posargs)
+
+
+@nox.session
+def compare(session: nox.Session) -> None:
+    """Run the same faults under rocsteady and its peers, where nothing else runs; 80 min."""
+    _install(session, *CHECKOUT)
+    python = _torch_python(session)
+    ours, nvrx = (
+        _new_venv(session, Path(session.create_tmp()) / name) for name in ("ours", "nvrx")
+    )
+    for each in (ours, nvrx):
+        session.run(each, "-m", "pip", "install", "-qq", TORCH, BESIDE_TORCH, external=True)
+    session.run(ours, "-m", "pip", "install", "-qq", *CHECKOUT, external=True)
+    for words in (("--no-deps", NVRX), NVRX_NEEDS):  # its own torch would be another build
+        session.run(nvrx, "-m", "pip", "install", "-qq", *words, external=True)
+    session.run("python", "benchmarks/quiet.py")
+    chart = ("--chart", "docs/pictures/goodput.svg")
+    session.run("python", "benchmarks/goodput.py", "--python", python, "--nvrx", nvrx, *chart)
+    session.run("python", "benchmarks/peers.py", ours, nvrx, session.create_tmp(), "5")
+    session.run("python", "benchmarks/ranks.py", ours, session.create_tmp(), "20")
+    for name in ("heartbeat_cost", "checkpoint_cost"):
+        session.run("python", f"benchmarks/{name}.py", "--python", python, success_codes=(0, 1))

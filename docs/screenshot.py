@@ -2,8 +2,7 @@
 
 first-run.svg and first-run.cast are a terminal recording of the README's script, complete and
 unedited. The pages of the runs are drawn at each width and in each scheme, the full screen in two
-sizes. It needs tmux, and Chromium for the pages. A machine that is busy is refused: on it, a run
-looks slower than it is.
+sizes. It needs tmux, and Chromium for the pages.
 """
 
 from __future__ import annotations
@@ -40,7 +39,6 @@ RUNS = PICTURES / "runs"
 FIRST, WATCH = "first-run", "watch"
 COMMAND = ("rocsteady", "run", "--", "python", "train.py")
 COLUMNS, LINES, SECONDS = 108, 14, 30.0  # of the recording, at most
-QUIET_FOR, MAX_BUSY = 5.0, 0.1  # seconds before a recording, and the part that may be in use
 TERMINALS = ((80, 24), (200, 50))
 LATER = (("hang", "backward", 350),)  # so that there is time for pictures before it
 THEME = copy(SVG_EXPORT_THEME)
@@ -57,7 +55,6 @@ def main() -> None:
     parser.add_argument("--without-pages", action="store_true", help="draw nothing in a browser")
     options = parser.parse_args()
     python, chosen = Path(options.python), options.only or names
-    require_quiet()
     PAGES.mkdir(parents=True, exist_ok=True)
     RUNS.mkdir(exist_ok=True)
     made: dict[str, Path] = {}
@@ -71,23 +68,6 @@ def main() -> None:
             picture_reports(made)
         if WATCH in chosen:
             picture_watch(Path(place) / WATCH, python)
-
-
-def require_quiet() -> None:
-    """Refuse a machine that has other things to do."""
-    before = cpu_times()
-    time.sleep(QUIET_FOR)
-    after = cpu_times()
-    busy = 1 - (after[0] - before[0]) / max(1, after[1] - before[1])
-    if busy > MAX_BUSY:
-        raise SystemExit(f"the machine is busy: {busy:.0%} of its processors are in use")
-
-
-def cpu_times() -> tuple[int, int]:
-    """Return the time that all processors were idle, and all of their time."""
-    line = Path("/proc/stat").read_text(encoding="ascii").partition("\n")[0]
-    times = [int(word) for word in line.split()[1:]]
-    return times[3] + times[4], sum(times[:8])
 
 
 def record_first_run(folder: Path, python: Path) -> Path:
