@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from host_children import Children, bearing
 
+from rocsteady.system import launch
 from rocsteady.system.child_end import Exit, How, Stopping, StopResult
 from rocsteady.system.keeper import is_alive, process_snapshot
 
@@ -244,6 +245,19 @@ def test_a_command_outlives_its_keeper_and_is_still_found_and_ended(children: Ch
     ended = child.stop(SHORT)
 
     assert (ended.exit, ended.how) == (Exit(signal=signal.SIGTERM), How.TERMINATED)
+
+
+def test_a_keeper_that_is_killed_while_it_starts_is_replaced(
+    children: Children, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    killed, keeper = tmp_path / "killed", " ".join(launch.KEEPER)
+    program = f'test -e {killed} && exec {keeper} "$@"; touch {killed}; kill -9 $$'
+    monkeypatch.setattr(launch, "KEEPER", ("sh", "-c", program, "sh"))
+
+    child = children.start("sh", "-c", "exit 7")
+
+    assert killed.exists()
+    assert child.wait(20) == Exit(code=7)
 
 
 def test_the_keeper_takes_no_notice_of_what_ends_others(children: Children) -> None:

@@ -19,6 +19,7 @@ from rocsteady.errors import RocsteadyError
 from rocsteady.system import keeper
 
 KEEPER = (sys.executable, "-I", "-S", keeper.__file__)
+TRIES = 3  # to start a keeper; one may be killed before it can report
 START_LIMIT = 60.0  # seconds for an interpreter to start on a machine that is very busy
 
 
@@ -31,13 +32,14 @@ class LaunchedCommand:
     cgroup: Path | None
 
 
-def launch(
+def launch(  # noqa: PLR0913 - all are keyword arguments
     command: Sequence[str],
     *,
     environment: Mapping[str, str],
     folder: Path,
     run_id: str,
     streams: Sequence[int],
+    tries: int = TRIES,
 ) -> LaunchedCommand:
     """Start ``command`` with three ``streams``; fails with what exec said, as if done here."""
     # Become the parent of what a keeper leaves that is killed, so that its end can be known.
@@ -71,13 +73,15 @@ def launch(
             keeper.end(keeper.Family(process.pid, run_id, str(cgroup or "")))
         if cgroup is not None:
             remove_cgroup(cgroup)
-        if report.get("errno") == errno.ENOEXEC and "/" in command[0]:
-            return launch(  # a script without "#!": a shell runs it so
-                ["/bin/sh", *command],
+        by_shell = report.get("errno") == errno.ENOEXEC and "/" in command[0]
+        if by_shell or (process.returncode < 0 and tries > 1):
+            return launch(
+                ["/bin/sh", *command] if by_shell else command,  # a script without "#!"
                 environment=environment,
                 folder=folder,
                 run_id=run_id,
                 streams=streams,
+                tries=tries - 1,
             )
         raise _problem(report, command[0], folder)
     pid = report["pid"]
