@@ -34,6 +34,14 @@ def test_a_little_further_each_time_but_never_to_a_save_ends_too(start: str) -> 
     assert not after(*further[:7], ("step 300", 10, True)).is_stuck
 
 
+def test_a_script_that_goes_on_from_a_newer_checkpoint_each_time_is_not_stuck() -> None:
+    starts = StartPoints()
+    for number in range(20):
+        starts.ended("", 15, progressed=True, read=f"last.pt {number // 3}")
+
+    assert not starts.is_stuck
+
+
 def test_after_two_deaths_from_one_checkpoint_it_is_saved_earlier() -> None:
     one, two = ("step 150", 10, False), ("step 150", 13, True)
 

@@ -269,7 +269,7 @@ class AttemptReview:
         """Return from where attempts started, and whether they got past it."""
         progressed, gave_up, code = self._strategies.progressed, "", PERSON_NEEDED
         if failure is None or not self._strategies.clears(failure):
-            self.starts.ended(end.start, end.made, progressed=progressed)
+            self.starts.ended(end.start, end.made, progressed=progressed, read=_found(end))
         elif self.backoff.is_over:
             ended = self.gave_up(in_detail(failure))
             gave_up, code = ended.why, ended.code
@@ -438,6 +438,11 @@ def _culprit(end: AttemptEnd) -> int | None:
     return end.found.verdict.culprit or alone
 
 
+def _found(end: AttemptEnd) -> str:
+    """Return by what the checkpoint is known again that the script found by itself; "": none."""
+    return f"{end.read.path} {end.read.written}" if end.read else ""
+
+
 def collect_symptoms(context: AttemptContext, services: Services, end: AttemptEnd) -> Symptoms:
     """Collect what is known of an attempt that failed. What cannot be had is left out."""
     culprit = _culprit(end)
@@ -456,7 +461,7 @@ def collect_symptoms(context: AttemptContext, services: Services, end: AttemptEn
         culprit=culprit,
         phase=trainer.phase if trainer else "",
         step=end.last_step,
-        start=f"{end.read.path} {end.read.written}" if end.read and not context.resumed else "",
+        start="" if context.resumed else _found(end),
         oom_kills=end.oom_kills,
         loader_workers=end.loader is not None and end.loader.workers > 0,
         shared_full=shared_memory_is_full(),

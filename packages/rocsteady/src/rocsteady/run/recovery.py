@@ -28,16 +28,17 @@ class StartPoints:
     """The attempts in a row that started from the same checkpoint."""
 
     def __init__(self) -> None:
-        self._start: str | None = None  # "": from the beginning; None: no attempt yet
+        self._start: str | None = None  # "": not by rocsteady; None: no attempt yet
+        self._read = ""  # the checkpoint that the script found by itself
         self._made: list[int] = []  # steps that each of them made
         self._without_progress = 0  # attempts since one of them got further than all before
         self._a_little_further = 0  # attempts of them that did
         self.save_after: int | None = None  # steps, to get past where others ended
 
-    def ended(self, start: str, made: int, *, progressed: bool) -> None:
+    def ended(self, start: str, made: int, *, progressed: bool, read: str = "") -> None:
         """Take an attempt into account that failed after so many steps of its own."""
-        if start != self._start:
-            self._start, self._made = start, []
+        if (start, read) != (self._start, self._read):
+            self._start, self._read, self._made = start, read, []
             self._without_progress = self._a_little_further = 0
         self._made.append(made)
         self._without_progress = 0 if progressed else self._without_progress + 1
@@ -185,7 +186,7 @@ def _past_checkpoint(
     if base.next is Next.END:
         return decision
     if history.is_stuck:
-        start = "the same checkpoint" if end.start else "the beginning"
+        start = "the same checkpoint" if end.start or end.read else "the beginning"
         why = f"{history.from_one_start} tries from {start}, and none got to the next one"
         return Decision(next=Next.END, why=why, code=PERSON_NEEDED)
     if end.batch_split is None or history.save_after is None:
