@@ -15,7 +15,7 @@ import pytest
 if sys.platform == "win32":
     pytest.skip("runs are of POSIX; Windows is unconfirmed", allow_module_level=True)
 
-from host_faults import RANKS, Job, skewed, why_not
+from host_faults import RANKS, Job, skewed, why_not, without_ptrace
 from rank_faults import SCRIPT
 
 pytestmark = [
@@ -96,6 +96,27 @@ def test_a_host_without_a_watcher_does_not_blind_the_others(start: Starts) -> No
     assert ended_well(job), job.all_said()
     assert job.generations() == 2
     assert "host 1 (it has no watcher)" in job.said(1)
+
+
+def test_a_host_without_ptrace_does_not_blind_the_others(start: Starts, tmp_path: Path) -> None:
+    job = start(2, 150, variables={2: without_ptrace(tmp_path / "refused")})
+    assert job.until(lambda: bool(job.told("saved"))), job.all_said()
+
+    (job.shared / "fault-0").write_text("lock", encoding="utf-8")
+
+    assert ended_well(job), job.all_said()
+    assert job.generations() == 2
+    assert "host 1 (its processes cannot be read)" in job.said(1)
+
+
+def test_a_host_too_many_is_not_needed(start: Starts) -> None:
+    job = start(3, 120, spares=1)
+    assert job.until(lambda: bool(job.told("saved"))), job.all_said()
+
+    os.kill(job.pid(RANKS), signal.SIGKILL)
+
+    assert ended_well(job), job.all_said()
+    assert job.generations() == 2
 
 
 @pytest.mark.parametrize("rank", [0, 3])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -109,6 +110,20 @@ def skewed(folder: Path, seconds: int) -> dict[str, str]:
     return {"LD_PRELOAD": str(library), "ROCSTEADY_TEST_SKEW": str(seconds)}
 
 
+def without_ptrace(folder: Path) -> dict[str, str]:
+    """Return the variables with which a host's watcher cannot read stacks, as Yama would have it.
+
+    The rest of /proc stays readable, as it does there.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    refused = folder / "py-spy"
+    refused.write_text("#!/bin/sh\necho 'Error: Permission denied (os error 13)' >&2\nexit 1\n")
+    refused.chmod(0o755)
+    theirs = Path(sys.executable).with_name("py-spy")
+    inner = f'mount --bind {refused} {theirs} && exec {sys.executable} -m rocsteady "$@"'
+    return {"ROCSTEADY_COMMAND": shlex.join(["unshare", "--mount", "sh", "-c", inner, "sh"])}
+
+
 class Setting(NamedTuple):
     """What a job runs, and how its hosts meet."""
 
@@ -116,16 +131,18 @@ class Setting(NamedTuple):
     script: Path = SCRIPT
     meet_at: int = 1  # the host of the store
     variables: dict[int, dict[str, str]] | None = None  # more of them, on some hosts
+    spares: int = 0  # hosts more than the job needs
 
 
 class Job(Reports):
     """One job over all hosts of a network; each host has a folder of its own and a shared one."""
 
     def __init__(self, python: str, net: Network, folder: Path, setting: Setting) -> None:
-        self._python, self.net, self._setting = python, net, setting
+        self._python, self.net, self.setting = python, net, setting
         self.folder = folder
         self.shared = self.reports = folder / "shared"
-        self.ranks = RANKS * len(net.hosts)
+        self._needed = len(net.hosts) - setting.spares
+        self.ranks = RANKS * self._needed
         self.shared.mkdir(parents=True)
         self._training = [str(setting.script), str(setting.steps), str(self.shared)]
         self.agents: dict[int, subprocess.Popen[bytes]] = {}
@@ -143,12 +160,12 @@ class Job(Reports):
             "HOME": str(here),
             "XDG_STATE_HOME": str(here / "state"),
             "PATH": f"{Path(self._python).parent}:{os.environ['PATH']}",
-            **(self._setting.variables or {}).get(host, {}),
+            **(self.setting.variables or {}).get(host, {}),
         }
-        meet_at = self._setting.meet_at
+        meet_at = self.setting.meet_at
         is_host = str(host == meet_at).lower()
         options = {
-            "nnodes": len(self.net.hosts),
+            "nnodes": self._needed,
             "nproc-per-node": RANKS,
             "max-restarts": 1000,
             "log-dir": "logs",

@@ -1,9 +1,9 @@
 """Two ranks train with DDP and save with torch.save; rank 0 writes, all resume from what it wrote.
 
 ``fault-RANK`` in the working folder names where that rank deadlocks, once: backward, allreduce,
-loader or lock (in the script's own code); or that it validates for 40 s. What the ranks do is told
-in ``told``, one JSON object a line. A second argument names the folder for all of this; ranks of
-several hosts share it.
+loader or lock (in the script's own code); or that it validates for a minute. What the ranks do is
+told in ``told``, one JSON object a line. A second argument names the folder for all of this; ranks
+of several hosts share it.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def validate() -> None:
     asked = SHARED / f"fault-{RANK}"
     if asked.exists() and asked.read_text(encoding="utf-8") == "validate":
         asked.unlink()
-        ends = time.monotonic() + 40.0
+        ends = time.monotonic() + 60.0
         while time.monotonic() < ends:
             torch.randn(64, 64).matmul(torch.randn(64, 64))
         tell("validated", 0)
