@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import timedelta
+from typing import Any
 
 import msgspec
 import pytest
@@ -472,15 +473,20 @@ def test_a_script_that_caught_an_interrupt_is_not_proven_to_hang_for_minutes() -
     assert 300 <= hung.at - began <= 310
 
 
-def test_a_snapshot_that_could_not_be_read_does_not_refute_the_others() -> None:
+@pytest.mark.parametrize(
+    "how",
+    [{"frames": None}, {"state": "t", "wait": Wait.UNKNOWN, "blocked": None}],
+    ids=["no stack", "still stopped by py-spy"],
+)
+def test_a_snapshot_that_could_not_be_read_does_not_refute_the_others(how: dict[str, Any]) -> None:
     stuck = thread(TRAINER, Wait.LOCK, "main (/home/u/train.py:40)")
-    unread = msgspec.structs.replace(stuck, frames=None)
+    unread = msgspec.structs.replace(stuck, **how)
     simulation = Simulation()
     simulation.run(Steps(seconds=6))
     began = simulation.now
 
     def tree(now: float) -> tuple[ProcessSeen, ...]:
-        return (process(TRAINER, unread if 3 < now < 4.2 else stuck),)
+        return (process(TRAINER, unread if 3 < now - began < 4.2 else stuck),)
 
     simulation.run(Quiet(seconds=30, tree=tree))
 

@@ -183,7 +183,10 @@ class _Graph:
         found = len(self._exits)
         answer = self._answer(key, process, thread)
         if answer.activity is not Activity.WAITS_INSIDE and len(self._exits) == found:
-            self._out(key, WayOut.UNKNOWN, f"waits for {thread.wait.value}")
+            # What py-spy has just stopped says nothing of its wait; a debugger's is Wait.TRACED.
+            is_read = thread.state == "t" and thread.wait is Wait.UNKNOWN
+            way = WayOut.UNREAD if is_read else WayOut.UNKNOWN
+            self._out(key, way, f"waits for {thread.wait.value}")
         member = Member(
             process=process,
             thread=thread,
