@@ -119,6 +119,14 @@ def test_words_and_variables_by_which_only_weights_are_loaded_are_no_way(
     assert detect_resume(("python", "train.py"), tmp_path).how is How.UNKNOWN
 
 
+def test_a_script_with_our_loop_is_not_told_that_it_cannot_resume(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text("from rocsteady_train import Loop\nloop = Loop(epochs=1)\n")
+    (tmp_path / "other.py").write_text("loop = Loop(epochs=1)  # of somebody else\n")
+
+    assert detect_resume(("python", "train.py"), tmp_path).reports == "train.py:2"
+    assert detect_resume(("python", "other.py"), tmp_path).reports == ""
+
+
 def test_the_first_line_names_what_was_found_and_where(tmp_path: Path) -> None:
     shutil.copy(README_SCRIPT, tmp_path)
     line = 1 + next(

@@ -62,6 +62,7 @@ OPTIMIZER_LOADS = frozenset(
 KEYWORDS = {"resume_from_checkpoint": "train", "ckpt_path": "fit", "resume": "train"}
 SAVES = {"save": 1, "save_state": 0, "save_checkpoint": 0, "save_file": 1}  # and where the path is
 FOLDERS = ("makedirs", "mkdir")
+OURS = ("Loop", "Checkpointer")  # of rocsteady_train: they report where they save, and resume
 
 
 class How(Enum):
@@ -84,6 +85,7 @@ class ResumeMethod(Value, frozen=True, kw_only=True):
     checkpoint: str = ""  # as the text names it
     given: str = ""  # the path that the command has already for the same option
     why_not: str = ""
+    reports: str = ""  # where it makes our Loop or Checkpointer, which tells when it runs
     checkpoints: tuple[str, ...] = ()  # patterns, as far as they are known without a run
     untried: bool = False  # of a trainer whose source was only read
     complete: tuple[str, ...] = ()  # what a checkpoint has, or it is cut off: "checkpoint-*/state"
@@ -97,6 +99,8 @@ class ResumeMethod(Value, frozen=True, kw_only=True):
     @property
     def words(self) -> str:
         """What happens if the run fails, for people."""
+        if self.reports:
+            return f"resumes by itself (found in {self.reports})"
         if self.how is How.UNKNOWN:
             why = f" ({self.why_not})" if self.why_not else ""
             return f"found no way to resume{why}: if this run hangs, it will be stopped"
@@ -129,6 +133,9 @@ def detect_resume(command: Sequence[str], folder: Path) -> ResumeMethod:
     if not program.nodes:
         return _unknown()
     method = _Detection(program, command).method()
+    ours = [call for call in program.calls if _last(call.func) in OURS]
+    if method.how is How.UNKNOWN and ours and "rocsteady_train" in program.text:
+        return replace(method, reports=program.where(ours[0]))
     library = library_of(program.text)
     return _with_library(method, library, _Settings(command, folder, script)) if library else method
 

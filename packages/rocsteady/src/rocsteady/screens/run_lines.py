@@ -167,7 +167,8 @@ def _started(event: Started) -> Line:
         facts.append("only observing, never stopped or restarted")
     elif event.method is not None:
         facts.append(event.method.words)
-        if event.method.how is How.UNKNOWN and not event.method.why_not:
+        method = event.method
+        if method.how is How.UNKNOWN and not (method.why_not or method.reports):
             typed = f"rocsteady init -- {one_line(event.command)}"
             advice = (Advice("To set one up:", typed),)
     return Line(SEPARATOR.join(facts), advice)
