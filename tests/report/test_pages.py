@@ -31,7 +31,7 @@ from rocsteady.report.story import (
 )
 from rocsteady.store.journal import Journal
 from rocsteady.store.location import find_place
-from rocsteady.store.values import Gauge
+from rocsteady.store.values import Forecast, Gauge
 
 HOSTILE = "<script>alert(1)</script>\x1b[31m\u202e&\"'"
 
@@ -131,7 +131,7 @@ def test_the_page_has_every_part_of_the_story() -> None:
     elements = Elements(render_page(told))
 
     for part in (
-        told.state.value, told.happened, told.next_step.text, told.command, told.deadline,
+        told.state.value, told.happened, told.next_step.text, told.command, told.met,
         trouble.action, trouble.effect, trouble.stacks, trouble.evidence, fix.text, *fix.commands,
         *(each for one in told.attempts for each in one.cells if isinstance(each, str)),
         told.log_tail, *told.unknown, *told.variables, *told.variables.values(),
@@ -218,6 +218,21 @@ def test_times_are_local_and_have_utc_for_who_points_at_them() -> None:
     assert times
     assert all((each["datetime"] or "").endswith("+02:00") for each in times)
     assert all((each["title"] or "").endswith(" UTC") for each in times)
+
+
+def test_the_deadline_is_a_local_time_too() -> None:
+    east = timezone(timedelta(hours=2))
+    ahead = Forecast(at=7200.0, early=3600.0, late=10800.0, rate=1.0, left=9, failures=0.0)
+    told = build_story(facts(deadline=9000.0, forecast=ahead))
+    seen = Elements(render_page(told, zone=east)).seen
+
+    times = {each["datetime"] for name, each in seen if name == "time"}
+    assert times > {
+        "1970-01-01T04:30:00+02:00",  # due
+        "1970-01-01T04:00:00+02:00",  # expected, and its range
+        "1970-01-01T03:00:00+02:00",
+        "1970-01-01T05:00:00+02:00",
+    }
 
 
 def test_every_cell_of_a_wide_table_says_its_column_where_it_is_stacked() -> None:

@@ -312,9 +312,24 @@ def test_what_to_do_differs_if_the_run_starts_from_the_beginning() -> None:
     assert resumes.next_step.text != restarts.next_step.text
 
 
+def test_the_same_failure_is_told_once_and_what_prevents_it_is_said_at_the_end() -> None:
+    first = record().failures[0]
+    full = replace(first.failure, kind="disk-full", title="The disk is full", seen=("no space",))
+    twice = tuple(replace(first, attempt=number, failure=full) for number in (1, 2))
+    fix = Fix(text="Free some space.")
+    told = build_story(replace(facts(incidents=(), failures=twice), advice={"disk-full": fix}))
+
+    [group] = told.troubles
+    assert [row[1] for row in group.rows] == ["500", "1,000"]
+    assert "The disk is full" in group.title
+    assert told.next_step.action is Action.FIX_CAUSE
+    assert fix.text in told.next_step.text
+    assert "(2 times)" in render_markdown(told)
+
+
 def test_a_deadline_is_met_or_not() -> None:
     assert build_story(facts()).slack is None
-    assert build_story(facts()).deadline == ""
+    assert build_story(facts()).met == ""
     assert build_story(facts(deadline=2000.0)).slack == 400.0
     assert build_story(facts(deadline=1500.0)).slack == -100.0
 
@@ -325,7 +340,7 @@ def test_of_a_run_in_progress_the_expected_end_counts() -> None:
     told = build_story(RunFacts(at=AT, record=running, is_running=True))
 
     assert told.slack == 1800.0
-    assert told.expected_end
+    assert told.met
 
 
 def test_times_that_no_calendar_has_break_nothing() -> None:

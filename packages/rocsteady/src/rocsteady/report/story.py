@@ -210,6 +210,7 @@ class Trouble(Value, frozen=True, kw_only=True):
 
     attempt: int
     title: str
+    at: float | None = None  # when the attempt ended
     incident: Incident | None = None
     failure: Failure | None = None
     crash: str = ""  # what is known of a crash of the machine
@@ -248,17 +249,19 @@ class TroubleGroup(Value, frozen=True, kw_only=True):
 
     @property
     def rows(self) -> tuple[tuple[str | Moment, ...], ...]:
-        """Return what was tried, with ``TRIED_COLUMNS``."""
+        """Return what was tried, with ``TRIED_COLUMNS``; of a single failure it is one sentence."""
+        if len(self.troubles) == 1 and not self.first.incident:
+            return ()
         return tuple(
             (
-                Moment(at=it.incident.at),
+                "" if at is None else Moment(at=at),
                 "" if it.last_step is None else f"{it.last_step:,}",
-                duration(it.incident.quiet),
+                duration(it.incident.quiet) if it.incident else "",
                 it.decision.rstrip("."),
                 it.effect,
             )
             for it in self.troubles
-            if it.incident
+            for at in (it.incident.at if it.incident else it.at,)
         )
 
 
@@ -272,8 +275,7 @@ class Story(Value, frozen=True, kw_only=True):
     happened: str  # in one sentence or two
     next_step: NextStep
     steps: int | None  # that were made
-    deadline: str  # with whether it was met; "" without one
-    expected_end: str
+    met: str  # whether the deadline was met, or is expected to be; "" without one
     slack: float | None  # seconds between the end, or the expected end, and the deadline
     attempts: tuple[AttemptStory, ...]
     troubles: tuple[TroubleGroup, ...]
@@ -316,8 +318,7 @@ def build_story(facts: RunFacts) -> Story:
         happened=_happened(facts, state, attempts, injected=injected),
         next_step=_next_step(facts, state, attempts),
         steps=_steps(record.progress)[0],
-        deadline=_deadline(record),
-        expected_end=_expected_end(record),
+        met=_met(record),
         slack=record.deadline - end if record.deadline is not None and end is not None else None,
         attempts=attempts,
         troubles=_grouped(_troubles(facts, attempts)),
@@ -673,23 +674,19 @@ def _after_success(facts: RunFacts, attempts: Sequence[AttemptStory]) -> NextSte
         )
     if place:
         return NextStep(action=Action.FIX_SCRIPT, text=f"Fix {place}.")
+    advised = (facts.advice.get(each.failure.kind) for each in reversed(record.failures))
+    if advice := next(filter(None, advised), None):
+        return NextStep(action=Action.FIX_CAUSE, text=f"Before the next run: {advice.text}")
     return NextStep(action=Action.NOTHING, text="Nothing. The run is done.")
 
 
-def _deadline(record: RunRecord) -> str:
+def _met(record: RunRecord) -> str:
     if record.deadline is None:
         return ""
-    run, due = record.run, stamp(record.deadline)
+    run = record.run
     if run.ended is not None:
-        return f"{due} ({result(run.ended, run.outcome, record.deadline)})"
-    return f"{due} ({spare(record.forecast.at, record.deadline)})" if record.forecast else due
-
-
-def _expected_end(record: RunRecord) -> str:
-    ahead = record.forecast
-    if ahead is None:
-        return ""
-    return f"{stamp(ahead.at)} ({stamp(ahead.early)} to {stamp(ahead.late)} with 90 %)"
+        return result(run.ended, run.outcome, record.deadline)
+    return spare(record.forecast.at, record.deadline) if record.forecast else ""
 
 
 def _troubles(facts: RunFacts, attempts: Sequence[AttemptStory]) -> list[Trouble]:
@@ -743,6 +740,7 @@ def _trouble(facts: RunFacts, attempts: Sequence[AttemptStory], number: int, tit
     return Trouble(
         attempt=number,
         title=_capitalized(title),
+        at=own.ended if own else None,
         failure=failure,
         advice=facts.advice.get(failure.kind) if failure else None,
         decision=own.decision if own else "",
@@ -754,16 +752,20 @@ def _trouble(facts: RunFacts, attempts: Sequence[AttemptStory], number: int, tit
 
 def _failed_title(failure: Failure) -> str:
     where = f" at {failure.line}" if failure.line else ""
-    return f"{failure.seen[0] if failure.seen else failure.title.rstrip('.')}{where}"
+    title = failure.title.rstrip(".")
+    if not failure.seen or failure.seen[0].startswith("ended by "):  # our own words
+        return f"{title}{where}"
+    own = failure.kind == FailureKind.SCRIPT_ERROR  # what it says is all there is to say
+    return f"{'' if own else f'{title}: '}{failure.seen[0]}{where}"
 
 
 def _grouped(troubles: Sequence[Trouble]) -> tuple[TroubleGroup, ...]:
-    """Put incidents together that hung at the same place for the same reason."""
+    """Put together what hung or failed at the same place for the same reason."""
     groups: dict[tuple[object, ...], list[Trouble]] = {}
     for number, trouble in enumerate(troubles):
         failure = trouble.failure
         key: tuple[object, ...] = (number,)
-        if trouble.incident is not None and trouble.incident.place:
+        if trouble.incident.place if trouble.incident else failure:
             key = (trouble.title, (failure.kind, failure.line) if failure else None)
         groups.setdefault(key, []).append(trouble)
     return tuple(
