@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from contextlib import closing
-from datetime import timedelta
+from datetime import timedelta, timezone
 from pathlib import Path
 
 import pytest
@@ -20,13 +20,18 @@ from rocsteady.store.values import AttemptRecord, Sample
 @pytest.mark.parametrize(
     ("printed", "shown"),
     [
-        ("step 3", "14:02:59 step 3"),
+        ("step 3", "16:02:59 step 3"),
         ("14:02:59 step 3", "14:02:59 step 3"),
         ("[2026-11-17 15:02:59] step 3", "[2026-11-17 15:02:59] step 3"),
     ],
 )
 def test_a_line_of_the_log_has_one_time(printed: str, shown: str) -> None:
-    assert line_with_time(f"2026-11-17T14:02:59.123Z {printed}") == shown
+    east = timezone(timedelta(hours=2))
+    assert line_with_time(f"2026-11-17T14:02:59.123Z {printed}", east) == shown
+
+
+def test_a_time_that_no_calendar_has_stays_as_it_is() -> None:
+    assert line_with_time("2026-99-17T14:02:59.123Z step") == "2026-99-17T14:02:59.123Z step"
 
 
 def beat(**more: object) -> Heartbeat:

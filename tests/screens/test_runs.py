@@ -55,25 +55,19 @@ def forecast_of(line: RunLine) -> str:
     [
         (
             ahead(NOW + DAY + 8 * HOUR),
-            "finishes about Tue 25 Nov 02:00, deadline Sun 30 Nov 18:00: 5 d 16 h to spare",
+            "ETA Tue 25 Nov 02:00, deadline Sun 30 Nov 18:00: 5 d 16 h to spare",
         ),
         (
             ahead(DUE + 2 * HOUR),
-            "finishes about Sun 30 Nov 20:00, deadline Sun 30 Nov 18:00: 2 h late",
+            "ETA Sun 30 Nov 20:00, deadline Sun 30 Nov 18:00: 2 h late",
         ),
         (
             ahead(DUE - 600),
-            (
-                "finishes about Sun 30 Nov 17:50, deadline Sun 30 Nov 18:00: 10 min to spare"
-                " (may be late)"
-            ),
+            ("ETA Sun 30 Nov 17:50, deadline Sun 30 Nov 18:00: 10 min to spare (may be late)"),
         ),
         (
             ahead(DUE + 600),
-            (
-                "finishes about Sun 30 Nov 18:10, deadline Sun 30 Nov 18:00: 10 min late"
-                " (may be on time)"
-            ),
+            ("ETA Sun 30 Nov 18:10, deadline Sun 30 Nov 18:00: 10 min late (may be on time)"),
         ),
         (None, "deadline Sun 30 Nov 18:00 (in 7 d)"),
     ],
@@ -88,7 +82,7 @@ def test_every_line_fits_80_columns() -> None:
     assert max(map(len, lines)) <= 80
     step = "1,234,567/9,876,543"
     assert lines[0].split()[:5] == [RUN.name[:21], "running", "12%", step, "12.34"]
-    assert "finishes about Sun 30 Nov 16:58," in " ".join(lines[1].split())
+    assert "ETA Sun 30 Nov 16:58," in " ".join(lines[1].split())
 
 
 def test_a_step_beyond_the_total_shows_neither_total_nor_part() -> None:
@@ -101,7 +95,7 @@ def test_a_step_beyond_the_total_shows_neither_total_nor_part() -> None:
 def test_without_a_deadline_the_end_is_said_alone() -> None:
     line = msgspec.structs.replace(LINE, deadline=None, forecast=ahead(NOW + HOUR))
 
-    assert forecast_of(line) == "finishes about Sun 23 Nov 19:00"
+    assert forecast_of(line) == "ETA Sun 23 Nov 19:00"
 
 
 def test_a_stalled_run_shows_no_speed_and_no_end() -> None:
@@ -118,7 +112,7 @@ def test_a_stalled_run_shows_no_speed_and_no_end() -> None:
 def test_a_run_that_was_left_is_foretold_from_now() -> None:
     line = msgspec.structs.replace(LINE, alive=False, deadline=None, forecast=ahead(NOW + HOUR))
 
-    assert forecast_of(line) == "if resumed now: finishes about Sun 23 Nov 19:00"
+    assert forecast_of(line) == "if resumed now: ETA 19:00"
 
 
 @pytest.mark.parametrize(
@@ -140,7 +134,7 @@ def test_a_run_that_ended(ended: float, outcome: RunOutcome, expected: str) -> N
 def test_a_deadline_that_passed() -> None:
     line = msgspec.structs.replace(LINE, deadline=NOW - HOUR)
 
-    assert forecast_of(line) == "deadline Sun 23 Nov 17:00 (1 h ago)"
+    assert forecast_of(line) == "deadline 17:00 (1 h ago)"
 
 
 def test_what_is_done_at_the_deadline_is_in_time() -> None:

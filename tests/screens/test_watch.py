@@ -299,6 +299,12 @@ def test_what_is_known_has_a_range_a_slack_and_the_age_of_the_checkpoint() -> No
     assert told["saved"] == "12 s ago, step 4,500"
 
 
+def test_nothing_is_to_spare_while_nobody_knows_the_end() -> None:
+    assert dict(facts(TRAINING, UTC))["deadline"] == "18:00, 5 h 40 min to spare"
+    assert dict(facts(HUNG, UTC))["deadline"] == "18:00, in 6 h"
+    assert dict(facts(DONE, UTC))["deadline"] == "18:00, 6 h to spare"
+
+
 def test_without_a_total_there_is_no_eta() -> None:
     line = msgspec.structs.replace(TRAINING.line, total=None)
     told = dict(facts(msgspec.structs.replace(TRAINING, line=line), UTC))

@@ -86,11 +86,16 @@ VAGUE = 45 * DAY  # from here on only the month is named
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-def moment(at: float, *, now: float, zone: tzinfo | None = None) -> str:
-    """Name a moment: Sun 30 Nov 18:00; with the year where it is far from now."""
+def moment(at: float, *, now: float, zone: tzinfo | None = None, brief: bool = False) -> str:
+    """Name a moment: Sun 30 Nov 18:00; with the year where it is far from now.
+
+    ``brief`` is for a screen that is read now: of today, it has the time only.
+    """
     if not at - now < ENDLESS:  # nor is what is no number
         return NEVER
     local = _local(at, zone)
+    if brief and local.date() == _local(now, zone).date():
+        return f"{local:%H:%M}"
     return f"{DAYS[local.weekday()]} {_day(local, at - now)} {local:%H:%M}"
 
 
@@ -150,9 +155,17 @@ JUST = 1.0  # seconds, which nobody would call late
 
 
 def ahead(
-    forecast: Forecast, deadline: float | None, *, now: float, zone: tzinfo | None = None
+    forecast: Forecast,
+    deadline: float | None,
+    *,
+    now: float,
+    zone: tzinfo | None = None,
+    brief: bool = False,
 ) -> str:
+    """Say when a run ends; ``brief`` is for a screen that is read now."""
     about = f"finishes about {moment(forecast.at, now=now, zone=zone)}"
+    if brief:
+        about = f"ETA {moment(forecast.at, now=now, zone=zone, brief=True)}"
     if deadline is None:
         return about
     doubt = ""
@@ -160,7 +173,7 @@ def ahead(
         doubt = " (may be late)"
     elif forecast.early <= deadline < forecast.at:
         doubt = " (may be on time)"
-    due = moment(deadline, now=now, zone=zone)
+    due = moment(deadline, now=now, zone=zone, brief=brief)
     return f"{about}, deadline {due}: {spare(forecast.at, deadline)}{doubt}"
 
 
@@ -180,11 +193,13 @@ def result(ended: float, outcome: RunOutcome, deadline: float) -> str:
     return f"done {met(ended, deadline)}" if outcome is RunOutcome.DONE else "not done"
 
 
-def until(deadline: float, *, now: float, zone: tzinfo | None = None) -> str:
-    due = f"deadline {moment(deadline, now=now, zone=zone)}"
-    if deadline < now:
-        return f"{due} ({duration(now - deadline)} ago)"
-    return f"{due} (in {duration(deadline - now)})"
+def until(deadline: float, *, now: float, zone: tzinfo | None = None, brief: bool = False) -> str:
+    due = f"deadline {moment(deadline, now=now, zone=zone, brief=brief)}"
+    return f"{due} ({distance(deadline, now=now)})"
+
+
+def distance(at: float, *, now: float) -> str:
+    return f"{duration(now - at)} ago" if at < now else f"in {duration(at - now)}"
 
 
 def remains(left: int, total: int, rate: float | None, deadline: float, *, now: float) -> str:

@@ -98,7 +98,7 @@ def _print_attempt(
     path: Path, number: int, lines: int | None, going_on: Callable[[], bool]
 ) -> None:
     if number > 1:
-        show(f"==> attempt {number} <==\n")
+        show(f"-- retry {number - 1} --\n")
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
     with open_regular(path, follow=False) as log:
         if lines is not None:

@@ -10,6 +10,7 @@ import contextlib
 import re
 import time
 from collections.abc import Mapping
+from datetime import datetime, tzinfo
 from pathlib import Path
 
 import msgspec
@@ -158,13 +159,18 @@ class RunWatcher:
         return read_pages(pages) if pages is not None else ()
 
 
-def line_with_time(line: str) -> str:
-    """Shorten the time before a line of a kept log; leave it out where the script has its own."""
+def line_with_time(line: str, zone: tzinfo | None = None) -> str:
+    """Put the local time before a line of a kept log; leave it out where the script has its own."""
     stamp = TEXT_STAMP.match(line)
     if stamp is None:
         return line
     rest = line[stamp.end() :]
-    return rest if _OWN_TIME.match(rest) else f"{stamp[1]} {rest}"
+    if _OWN_TIME.match(rest):
+        return rest
+    try:
+        return f"{datetime.fromisoformat(stamp[0].strip()).astimezone(zone):%H:%M:%S} {rest}"
+    except (ValueError, OverflowError):  # a time that no calendar has
+        return line
 
 
 def line_of_text(view: WatchView, state: str, ahead: str, *, moving: bool) -> str:

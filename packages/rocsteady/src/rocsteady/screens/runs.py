@@ -11,7 +11,7 @@ from rocsteady.model import RunOutcome
 from rocsteady.report.story import Story, Tone, TroubleGroup, torch_of
 from rocsteady.screens.screen import LEAST_LAST, NONE, Column, Page
 from rocsteady.store.values import RunLine
-from rocsteady.wording import ahead, duration, met, rough_duration, until
+from rocsteady.wording import ahead, duration, met, moment, rough_duration, until
 
 COLUMNS = (
     Column("run"),
@@ -107,20 +107,21 @@ def _ahead(line: RunLine, now: float, zone: tzinfo | None) -> str:
     """Return the end against the deadline; "" where nothing is known."""
     if line.forecast is not None:
         if_resumed = "if resumed now: " if line.alive is False else ""
-        return if_resumed + ahead(line.forecast, line.deadline, now=now, zone=zone)
+        return if_resumed + ahead(line.forecast, line.deadline, now=now, zone=zone, brief=True)
     if line.deadline is None:
         return ""
     if line.run.ended is not None and line.run.outcome is RunOutcome.DONE:
         return met(line.run.ended, line.deadline)
-    return until(line.deadline, now=now, zone=zone)
+    return until(line.deadline, now=now, zone=zone, brief=True)
 
 
 STYLES = {Tone.OK: GREEN, Tone.WARNING: YELLOW, Tone.BAD: RED}
 GROUPS_SHOWN = 5  # of many, the last
+TRIES_SHOWN = 5  # of one group
 LABEL = 11
 
 
-def render_summary(story: Story, *, width: int, colour: bool) -> str:
+def render_summary(story: Story, *, width: int, colour: bool, zone: tzinfo | None = None) -> str:
     page = Page(width, colour=colour)
     page.row(story.state.value, story.happened, column=LABEL, style=f"{BOLD} {STYLES[story.tone]}")
     start = page.row("to do", story.next_step.text, column=LABEL, style=BOLD)
@@ -131,6 +132,8 @@ def render_summary(story: Story, *, width: int, colour: bool) -> str:
         page.row("", f"{left_out} more in the full report", column=LABEL, style=DIM)
     for group in story.troubles[-GROUPS_SHOWN:]:
         _group(page, group)
+    if story.troubles:
+        page.line()
     costs = story.costs
     if costs.whole:
         parts = (
@@ -138,6 +141,9 @@ def render_summary(story: Story, *, width: int, colour: bool) -> str:
             for name, seconds in costs.shares
         )
         page.row("time", ", ".join(parts), column=LABEL)
+    if story.record.deadline is not None:
+        due = moment(story.record.deadline, now=story.at, zone=zone)
+        page.row("deadline", f"{due}, {story.met}" if story.met else due, column=LABEL)
     page.row("command", story.command, column=LABEL)
     if story.machine is not None:
         machine = story.machine.machine
@@ -160,9 +166,11 @@ def _group(page: Page, group: TroubleGroup) -> None:
     for box in group.first.boxes:
         arrow = f", waits for {box.waits_for}" if box.waits_for else ""
         page.paragraph(f"{box.title} ({box.detail}){arrow}", indent=2)
-    for trouble in group.troubles:
+    left_out = len(group.troubles) - TRIES_SHOWN
+    if left_out > 0:
+        page.line(f"  {left_out} before these", style=DIM)
+    for trouble in group.troubles[-TRIES_SHOWN:]:
         step = "" if trouble.last_step is None else f"step {trouble.last_step:,}: "
         result = f" Result: {trouble.effect}." if trouble.effect else ""
         if trouble.decision:
             page.paragraph(f"{step}{trouble.decision}{result}", indent=2)
-    page.line()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from datetime import datetime, tzinfo
+from datetime import tzinfo
 from enum import Enum
 from itertools import groupby, pairwise
 from statistics import median
@@ -27,7 +27,7 @@ from rocsteady.store.values import (
     RunRecord,
     paused_between,
 )
-from rocsteady.wording import duration, moment, plural, rough_duration, size, spare, until
+from rocsteady.wording import distance, duration, moment, plural, rough_duration, size, spare
 
 RANK_QUIET = 5.0  # seconds without a step, after which a rank in a phase of its own stands out
 RANKS_SHOWN = 64
@@ -213,18 +213,21 @@ def facts(view: WatchView, zone: tzinfo | None = None) -> Iterator[tuple[str, st
     yield "elapsed", duration((line.run.ended or now) - line.run.started)
     ahead, due = story.forecast, story.deadline
     if line.run.ended is not None:
-        yield "ended", _moment(line.run.ended, now, zone)
+        yield "ended", moment(line.run.ended, now=now, zone=zone, brief=True)
     elif line.alive is not False:
         yield "ETA", _eta(view, zone)
     if due is not None:
-        slack = f", {spare(ahead.at, due)}" if ahead and line.run.ended is None else ""
-        yield (
-            "deadline",
-            f"{_moment(due, now, zone)}{slack}"
-            if slack
-            else until(due, now=now, zone=zone).removeprefix("deadline "),
-        )
+        end = ahead.at if ahead and line.run.ended is None and not _waits(view) else None
+        if line.run.outcome is RunOutcome.DONE:
+            end = line.run.ended
+        left = distance(due, now=now) if end is None else spare(end, due)
+        yield "deadline", f"{moment(due, now=now, zone=zone, brief=True)}, {left}"
     yield "saved", _saved(view, zone)
+
+
+def _waits(view: WatchView) -> bool:
+    """Return whether nothing moves, so that nobody knows when it ends."""
+    return condition(view) in (Condition.HUNG, Condition.SLOW, Condition.WAITING)
 
 
 def _eta(view: WatchView, zone: tzinfo | None) -> str:
@@ -232,11 +235,11 @@ def _eta(view: WatchView, zone: tzinfo | None) -> str:
     young = now - view.line.run.started < 60  # noqa: PLR2004 - a minute
     if view.line.total is None:
         return "not yet" if young else "unknown (no total)"
-    if ahead is None or condition(view) in (Condition.HUNG, Condition.SLOW, Condition.WAITING):
+    if ahead is None or _waits(view):
         return "not yet" if young or ahead is None else "unknown"
     span = f"{rough_duration(max(0.0, ahead.early - now))} to {rough_duration(ahead.late - now)}"
     left = f"in {rough_duration(max(0.0, ahead.at - now))}"
-    return f"{_moment(ahead.at, now, zone)}, {left} ({span})"
+    return f"{moment(ahead.at, now=now, zone=zone, brief=True)}, {left} ({span})"
 
 
 def _saved(view: WatchView, zone: tzinfo | None) -> str:
@@ -245,7 +248,7 @@ def _saved(view: WatchView, zone: tzinfo | None) -> str:
         return "nothing yet" if view.line.run.ended is None else "nothing seen"
     step = "" if saved.step is None else f", step {saved.step:,}"
     if view.line.run.ended is not None:
-        return f"{_moment(saved.at, view.now, zone)}{step}"
+        return f"{moment(saved.at, now=view.now, zone=zone, brief=True)}{step}"
     return f"{duration(max(0.0, view.now - saved.at))} ago{step}"
 
 
@@ -356,7 +359,7 @@ def details(view: WatchView, zone: tzinfo | None = None, *, events: int = 3) -> 
     yield from _ranks(view.ranks, view.held_up)
     label = "events"
     for message in view.story.messages[-events:] if events else ():
-        yield label, f"{_clock(message.at, zone)} {message.text}"
+        yield label, f"{moment(message.at, now=view.now, zone=zone, brief=True)} {message.text}"
         label = ""
 
 
@@ -488,13 +491,3 @@ def folded_stacks(text: str) -> str:
         lines.append(f"{plural(len(others), 'thread')} only in libraries:")
         lines += [f"  {stack.process.split(' (')[0]}, {stack.thread}" for stack in others]
     return "\n".join(lines)
-
-
-def _clock(at: float, zone: tzinfo | None) -> str:
-    return datetime.fromtimestamp(at, tz=zone).strftime("%H:%M")
-
-
-def _moment(at: float, now: float, zone: tzinfo | None) -> str:
-    """Name a moment; of today, by its time only."""
-    then, today = (datetime.fromtimestamp(each, tz=zone).date() for each in (at, now))
-    return _clock(at, zone) if then == today else moment(at, now=now, zone=zone)
