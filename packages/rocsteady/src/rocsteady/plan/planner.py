@@ -51,6 +51,7 @@ from rocsteady.run.job.values import Job
 from rocsteady.run.strategy_history import examined
 from rocsteady.store.journal import Journal
 from rocsteady.store.machine_history import Memory
+from rocsteady.store.redaction import shown_command
 from rocsteady.system.root import Root
 
 SEE_AND_START = 20.0  # seconds to see a failure, end what is left and start again
@@ -316,6 +317,7 @@ def _loss(result: TrialResult | None, option: Option, *, can_resume: bool) -> Fa
     return FailureCost(again=again, interval=interval)
 
 
+# Each ends with a command, to which the user's own is added.
 UNTRIED = (
     "No recommendation: nothing was tried on this machine, so its options cannot be compared. To"
     " measure them: rocsteady plan"
@@ -383,9 +385,9 @@ def make_plan(job: Job, folder: Path, here: Circumstances, goal: Goal, planner: 
         limits=planner.limits,
     )
     if numbered and not any(it.pace or it.basis is Basis.TRIAL for it in numbered):
-        return replace(plan, take=_nothing_to_compare(planner))
+        return replace(plan, take=_for(plan, _nothing_to_compare(planner)))
     if not planner.observed:
-        return replace(plan, take=UNTRIED)
+        return replace(plan, take=_for(plan, UNTRIED))
     return _with_chain(recommending(plan), planner)
 
 
@@ -459,7 +461,11 @@ def recorded_plan(job: Job, folder: Path, root: Root, name: str, goal: Goal) -> 
     options = tuple(replace(option, do="") for option in plan.options)  # none can be run from here
     plan = replace(plan, machine=name, options=options)
     compared = any(option.pace for option in options)
-    return recommending(plan) if compared else replace(plan, take=NO_PACE)
+    return recommending(plan) if compared else replace(plan, take=_for(plan, NO_PACE))
+
+
+def _for(plan: Plan, text: str) -> str:
+    return f"{text} -- {shown_command(plan.command)}"
 
 
 def _estimate_local(

@@ -7,13 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import date, tzinfo
-from pathlib import PureWindowsPath
+from pathlib import Path, PureWindowsPath
 from urllib.parse import urlsplit
 
 from rocsteady.colours import BOLD, DIM, GREEN, RED, YELLOW
 from rocsteady.plan.values import Basis, Finish, Limit, Option, Plan, Price
 from rocsteady.printable import printable
+from rocsteady.run.job import FILE
 from rocsteady.screens.screen import LEAST_LAST, NONE, Column, Page
+from rocsteady.store.redaction import shown_command
 from rocsteady.wording import (
     CENT,
     DAY,
@@ -240,6 +242,8 @@ def _warnings(plan: Plan, now: float) -> list[str]:
         )
     if plan.deadline is None:
         sentences.append("No deadline is set. To set one: deadline in rocsteady.toml.")
+    if sentences and not (Path(plan.folder) / FILE).exists():
+        sentences.append(f"To write {FILE}: rocsteady init -- {shown_command(plan.command)}")
     old = [option for option in plan.options if option.price and option.price.old]
     if old:
         days = ", ".join(
@@ -273,14 +277,17 @@ def render_option(  # noqa: PLR0913 - a plan, one of its options, and how to sho
         page.row("changes", clean(option.changes), indent=2, column=LABEL, style=YELLOW)
     for number_, sentence in enumerate(option.rests_on):
         text = clean(sentence).rstrip(".")
-        page.row(
-            "" if number_ else "based on", f"{text[:1].upper()}{text[1:]}.", indent=2, column=LABEL
-        )
+        page.row("" if number_ else "based on", f"{_capitalized(text)}.", indent=2, column=LABEL)
     for number_, source in enumerate(dict.fromkeys(map(clean, option.sources))):
         page.row("" if number_ else "sources", source, indent=2, column=LABEL)
     if option.do:
         page.line(f"  {'to run it':<{LABEL}}{clean(option.do)}")
     return str(page)
+
+
+def _capitalized(text: str) -> str:
+    """Begin with a capital letter, unless with the ID of a rule."""
+    return text if text.partition(" ")[0].endswith(":") else f"{text[:1].upper()}{text[1:]}"
 
 
 def based_on(option: Option, plan: Plan) -> str:
