@@ -7,13 +7,18 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from rocsteady.doctor.knowledge.waits import load_waits
 from rocsteady.errors import ExaminationError
-from rocsteady.hangs.inspection import Inspection, Standing, inspect
+from rocsteady.hangs.inspection import Inspection, Standing, _worth_stopping, inspect
+from rocsteady.hangs.judgment import begin, worth_stopping
+from rocsteady.hangs.snapshot import take_snapshot
+from rocsteady.hangs.values import Snapshot
 from rocsteady.system import procfs
 
 HEAD = "import multiprocessing, os, queue, signal, subprocess, sys, threading, time\n"
@@ -132,6 +137,27 @@ def test_what_may_go_on_is_not_called_stuck(start: Start, state: Standing, body:
     assert found.state is state, found
     assert process.poll() is None
     assert procfs.stat(process.pid).state != "t"
+
+
+@pytest.mark.slow
+@pytest.mark.ci
+def test_what_computes_is_looked_at_again_before_it_is_stopped(start: Start) -> None:
+    lines = "\n".join(f"    sum(range({100_000 + number}))" for number in range(5))
+    process = start(f"while True:\n{lines}")
+    waits, pulse = load_waits(), begin(0.0, 0.0)
+
+    def look() -> Snapshot:
+        return take_snapshot([process.pid], stacks=True, within=timedelta(seconds=10))
+
+    seen = look()
+    for _ in range(200):  # until it is at the same line twice
+        pulse = replace(pulse, before=seen)
+        seen = look()
+        if worth_stopping(pulse, seen, waits):
+            break
+
+    assert worth_stopping(pulse, seen, waits)
+    assert not _worth_stopping(pulse, seen, waits, None)
 
 
 def test_a_process_that_is_not_there_cannot_be_inspected() -> None:

@@ -9,19 +9,20 @@ from __future__ import annotations
 import contextlib
 import os
 import time
+from collections.abc import Collection
 from datetime import timedelta
 from enum import Enum
 
 from msgspec.structs import replace
 
 from rocsteady.errors import ExaminationError
-from rocsteady.hangs.judgment import begin, worth_stopping
+from rocsteady.hangs.judgment import Pulse, begin, worth_stopping
 from rocsteady.hangs.process_tree import Tree, gpus_of
 from rocsteady.hangs.snapshot import take_snapshot
 from rocsteady.hangs.snapshot_reading import HELD, Reading, read
 from rocsteady.hangs.stack_frames import KnownWaits, queue_of
 from rocsteady.hangs.stacks import NativeStacks
-from rocsteady.hangs.values import Snapshot, WayOut
+from rocsteady.hangs.values import Snapshot, Wait, WayOut
 from rocsteady.hangs.wait_graph import wait_set
 from rocsteady.hangs.wait_set import Waiter, WaitSet, prove, waiters_of
 from rocsteady.model import Value
@@ -29,6 +30,7 @@ from rocsteady.system import procfs
 
 SAMPLES, APART = 3, 0.7  # snapshots, and seconds between them
 A_SNAPSHOT = timedelta(seconds=4)  # at most
+LOOKS = 6  # more, at a thread that computes, before it is stopped
 LONGEST = 7.0  # seconds: torch's own loops ask again every 5
 
 
@@ -77,7 +79,7 @@ def inspect(pid: int, waits: KnownWaits, py_spy: str | None = None) -> Inspected
             [each for each in tree.processes() if each != os.getpid()],
             stacks=True,
             within=A_SNAPSHOT,
-            native=lambda found: worth_stopping(pulse, found, waits),  # noqa: B023 - called at once
+            native=lambda found: _worth_stopping(pulse, found, waits, py_spy),  # noqa: B023 - called at once
             known=native,
             py_spy=py_spy,
         )
@@ -111,6 +113,30 @@ def inspect(pid: int, waits: KnownWaits, py_spy: str | None = None) -> Inspected
         seconds=took,
     )
     return Inspected(inspection=inspection, snapshots=tuple(snapshots), culprit=reading.culprit)
+
+
+def _worth_stopping(
+    pulse: Pulse, seen: Snapshot, waits: KnownWaits, py_spy: str | None
+) -> Collection[int]:
+    """Return the processes to stop for their native frames.
+
+    A thread that computes may have been at the same line twice by chance. It is looked at again,
+    without stopping it, as the stop takes a second with a library of torch's size.
+    """
+    wanted = worth_stopping(pulse, seen, waits)
+    for _ in range(LOOKS):
+        if not _computes(seen, wanted):
+            break
+        pulse = replace(pulse, before=seen)
+        pids = [each.pid for each in seen.processes]
+        seen = take_snapshot(pids, stacks=True, within=A_SNAPSHOT, py_spy=py_spy)
+        wanted = worth_stopping(pulse, seen, waits)
+    return wanted
+
+
+def _computes(seen: Snapshot, pids: Collection[int]) -> bool:
+    chosen = [each for each in seen.processes if each.pid in pids]
+    return any(thread.wait is Wait.NOTHING for each in chosen for thread in each.threads)
 
 
 def _existing(pid: int) -> procfs.Stat:
