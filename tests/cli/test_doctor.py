@@ -360,7 +360,7 @@ def test_a_file_that_is_not_there_or_cannot_be_read_is_one_line(cli: Rocsteady) 
     for name in ("bad.ipynb", "bad.toml"):
         shown = cli("doctor", "env", name)
         assert shown.code == 3
-        assert shown.err.startswith(f"rocsteady: {name}: ")
+        assert shown.err.startswith(f"error: {name}: ")
         assert len(shown.err.splitlines()) == 1
 
 

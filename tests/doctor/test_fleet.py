@@ -71,6 +71,13 @@ def test_the_table_names_the_machine_and_the_difference(
     assert any("GPUs 7 (others 8); GPU at 0000:e5:00.0 missing" in line for line in lines)
 
 
+def test_long_lists_are_counted_and_facts_have_names_that_people_use() -> None:
+    ended = fleet("--fleet", *(MACHINES / f"{it}.json" for it in ("mi300x-8", "mi300x-cpx")))
+
+    assert "0000:05:00.3 and 52 more" in " ".join(ended.stdout.split())
+    assert "gib" not in ended.stdout
+
+
 def test_kinds_of_machines_are_groups_of_their_own() -> None:
     names = ("mi300x-8", "mi210-8", "rx7900xtx")
 

@@ -7,7 +7,7 @@ import time
 
 from gpu_pages import GpuPages
 
-from rocsteady.doctor.gpu_reports import gpu_reports, page_line
+from rocsteady.doctor.gpu_reports import gpu_reports, more_line
 from rocsteady.doctor.knowledge.observations import Cell, FailureCount
 from rocsteady.doctor.knowledge.reader import Knowledge
 
@@ -62,6 +62,6 @@ def test_a_rule_of_another_gpu_is_not_on_the_page(knowledge: Knowledge) -> None:
     assert not rules & {"gfx1151-kernel", "stream-k-deadlock", "gfx90a-scratch-reclaim"}
 
 
-def test_the_doctor_names_a_page_only_if_it_has_something(knowledge: Knowledge) -> None:
-    assert "gpus/gfx1201.html" in page_line("gfx1201", knowledge)
-    assert page_line("", knowledge) == ""
+def test_the_doctor_points_at_a_gpu_only_if_something_is_known_of_it(knowledge: Knowledge) -> None:
+    assert "explain gfx1201" in more_line("gfx1201", knowledge)
+    assert more_line("", knowledge) == ""

@@ -95,6 +95,17 @@ def test_without_torch_nothing_is_promised_and_the_python_can_be_named(recorded:
 
     assert "No PyTorch was found" in page
     assert "rocsteady doctor --python PATH" in page
+    assert "rocsteady doctor wheels" in page
+    assert "Unknown" not in page
+
+
+@pytest.mark.parametrize("name", ["wsl2", "r9700-without-peers", "mixed-libraries"])
+def test_no_variable_is_called_harmless_beside_a_finding_about_one(
+    recorded: Recorded, name: str
+) -> None:
+    page = render_diagnosis(recorded.diagnosis(name), width=100, colour=False)
+
+    assert "[!] Settings  risk: " in page
 
 
 @WIDTHS

@@ -48,6 +48,15 @@ def test_what_is_meant_to_be_copied_is_never_broken() -> None:
     assert str(page) == f"    {COMMAND}\n{'/a/path' * 20}\n"
 
 
+def test_a_number_stays_with_its_unit() -> None:
+    text = "a word or two of 100 % and 3 min or 20 GiB for ROCm 7.2 in all"
+
+    for width in range(20, 70):
+        lines = wrapped(text, width)
+        assert " ".join(lines) == text
+        assert not any(line.startswith(("%", "min", "GiB", "7.2")) for line in lines)
+
+
 def test_text_of_others_is_neither_markup_nor_control() -> None:
     page = Page(80, colour=True)
     text = "[bold]a[/bold] [/] :smile: \x1b[2J\x07 http://x 123 'y'"

@@ -72,7 +72,10 @@ class DoctorGroup(CommandGroup):
 @root_option
 @click.option("--list", "list_rules", is_flag=True, help="List every rule and exit.")
 @click.option(
-    "--explain", metavar="ID", help="Explain one rule and exit.", shell_complete=rule_names
+    "--explain",
+    metavar="ID",
+    help="Explain one rule, or list what is known of a GPU such as gfx1100, and exit.",
+    shell_complete=rule_names,
 )
 @click.option(
     "--knowledge",
@@ -136,7 +139,7 @@ def command(  # noqa: PLR0913 - one argument an option
         _show_knowledge(knowledge, as_json=as_json)
         return
     if list_rules or explain:
-        show(_rules(knowledge, explain, as_json=as_json))
+        show(explained(knowledge, explain, as_json=as_json))
         return
     machine, view = examine(open_root(root, python), knowledge.variables)
     if recording is not None:
@@ -188,7 +191,10 @@ def _show_knowledge(knowledge: Knowledge, *, as_json: bool) -> None:
         show(render_knowledge(report, width=width, colour=colour))
 
 
-def _rules(knowledge: Knowledge, explain: str | None, *, as_json: bool) -> str:
+def explained(knowledge: Knowledge, explain: str | None, *, as_json: bool) -> str:
+    """Return all rules, one of them in full, or what is known of a GPU."""
+    if explain in knowledge.arches:
+        return _gpu(knowledge, explain, as_json=as_json)
     if explain is not None and explain not in knowledge.rules:
         raise click.BadParameter(
             no_such("rule", explain, knowledge.rules, LISTED), param_hint="--explain"
@@ -202,6 +208,20 @@ def _rules(knowledge: Knowledge, explain: str | None, *, as_json: bool) -> str:
         return render_rule_list(chosen, width=width, colour=colour)
     old = is_out_of_date(chosen[0], knowledge.sources, datetime.now(tz=UTC).date())
     return render_rule(chosen[0], knowledge.sources, width=width, colour=colour, out_of_date=old)
+
+
+def _gpu(knowledge: Knowledge, gfx: str, *, as_json: bool) -> str:
+    from rocsteady.doctor.gpu_reports import gpu_reports  # noqa: PLC0415 - seldom needed
+    from rocsteady.screens.doctor import render_gpu  # noqa: PLC0415
+
+    reports = gpu_reports(gfx, knowledge, ())
+    if as_json:
+        threads = reports.threads
+        return json_text(
+            {"version": 1, "gpu": reports.arch, "rules": reports.rules, "threads": threads}
+        )
+    width, colour = layout(sys.stdout)
+    return render_gpu(reports, width=width, colour=colour)
 
 
 def _refuse_options_before(ctx: click.Context, subcommand: str) -> None:
@@ -258,12 +278,14 @@ def fleet(ctx: click.Context, *, files: tuple[Path, ...], as_json: bool) -> None
     from rocsteady.doctor.fleet import fleet_report  # noqa: PLC0415 - seldom needed
     from rocsteady.screens.fleet import render_fleet  # noqa: PLC0415
 
-    report = fleet_report(files, doctors_knowledge())
+    knowledge = doctors_knowledge()
+    report = fleet_report(files, knowledge)
     if as_json:
         show_json(report)
     else:
         width, colour = layout(sys.stdout)
-        show(render_fleet(without_secrets(report), width=width, colour=colour))
+        shown = without_secrets(report)
+        show(render_fleet(shown, knowledge.rules, width=width, colour=colour))
     if report.unreadable:
         ctx.exit(UNREADABLE)
     differ = any(group.different or group.partial_rules for group in report.groups)

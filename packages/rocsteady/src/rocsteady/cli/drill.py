@@ -27,6 +27,7 @@ from rocsteady.store.machine_history import Memory
 from rocsteady.store.redaction import shown_command
 
 SURVIVED, NOT_SURVIVED = 0, 1
+EXAMPLE = "rocsteady drill --faults kill@50 -- python train.py"
 
 
 class FaultsParam(click.ParamType):  # type: ignore[type-arg, unused-ignore]
@@ -41,6 +42,10 @@ class FaultsParam(click.ParamType):  # type: ignore[type-arg, unused-ignore]
             return read_faults(str(value))
         except ValueError as error:
             self.fail(str(error), param, ctx)
+
+    def get_missing_message(self, param: click.Parameter, ctx: click.Context | None) -> str:
+        del param, ctx
+        return f"To kill it once: {EXAMPLE}"
 
 
 @click.command("drill", context_settings={"allow_interspersed_args": False})
@@ -113,8 +118,7 @@ def command(  # noqa: PLR0913 - one argument an option
 
 
 def _job(folder: Path, command: tuple[str, ...], memory: Memory, *, yes: bool) -> Job:
-    example = "rocsteady drill --faults kill@50 -- python train.py"
-    job = job_here(folder, command, memory, yes=yes, example=example)
+    job = job_here(folder, command, memory, yes=yes, example=EXAMPLE)
     check_command(job.command, folder)
     return job
 

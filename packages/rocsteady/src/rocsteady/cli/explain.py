@@ -88,8 +88,8 @@ def command(  # noqa: PLR0913 - one argument an option
     """Identify the failure in TEXT and show what is known about it, with workarounds.
 
     TEXT is an error message, a file with output, a kernel log or stacks, or - for standard input;
-    or the ID of a failure or a workaround, such as hang-in-loader or loader-inline. Nothing in it
-    is executed, and nothing leaves this machine.
+    or an ID: of a failure (hang-in-loader), a workaround (loader-inline), a finding of the doctor
+    (igpu-visible) or a GPU (gfx1100). Nothing in it is executed, and nothing leaves this machine.
 
     Exit code: 0 identified, 1 not identified, 2 incorrect usage.
     """
@@ -98,11 +98,23 @@ def command(  # noqa: PLR0913 - one argument an option
     if workarounds:
         _show_workarounds(text, open_root(root, python) if text else None, as_json=as_json)
     elif text is None:
-        raise click.UsageError("Missing argument 'TEXT'.")
+        raise click.UsageError('name an error message, a file or an ID: rocsteady explain "TEXT"')
     elif text in load_remedies():
         _show_workaround(load_remedies()[text], as_json=as_json)
+    elif _known_to_doctor(text):
+        from rocsteady.cli.doctor import explained  # noqa: PLC0415 - seldom needed
+
+        show(explained(doctors_knowledge(), text, as_json=as_json))
     else:
         ctx.exit(_show_failure(text, open_root(root, python), as_json=as_json))
+
+
+def _known_to_doctor(text: str) -> bool:
+    """Return whether a text is the name of a rule or of a GPU, as the doctor prints them."""
+    if not SLUG.fullmatch(text):
+        return False
+    knowledge = doctors_knowledge()
+    return text in knowledge.rules or text in knowledge.arches
 
 
 class Here(NamedTuple):
@@ -179,8 +191,8 @@ def _refuse_name(text: str, knowledge: FailureKnowledge) -> None:
     if FILE_NAME.fullmatch(text):
         raise click.BadParameter(f"file {text!r} does not exist.", param_hint="TEXT")
     if SLUG.fullmatch(text) and "-" in text:
-        known = (*knowledge.kinds, *load_remedies())
-        unknown = no_such("failure or workaround", text, known, LIST_WORKAROUNDS)
+        known = (*knowledge.kinds, *load_remedies(), *doctors_knowledge().rules)
+        unknown = no_such("failure, workaround or rule", text, known, LIST_WORKAROUNDS)
         raise click.BadParameter(unknown, param_hint="TEXT")
 
 

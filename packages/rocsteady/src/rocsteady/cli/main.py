@@ -165,13 +165,13 @@ def main() -> NoReturn:
     except OSError as error:  # a full disk below stdout, say
         silence_stdout()
         place = f"{error.filename}: " if error.filename else ""
-        tell(f"rocsteady: {place}{error.strerror or error}")
+        tell(f"error: {place}{error.strerror or error}")
         sys.exit(COULD_NOT_EXAMINE)
     except RequestError as error:
         tell(f"error: {error}")
         sys.exit(USAGE)
     except RocsteadyError as error:
-        tell(f"rocsteady: {error}")
+        tell(f"error: {error}")
         sys.exit(_code(error))
     except Exception:  # noqa: BLE001 - the edge: a bug becomes a report that can be pasted
         _report_bug()

@@ -27,8 +27,8 @@ from rocsteady.doctor.checks import (
     wheel_lacks_one_arch,
 )
 from rocsteady.doctor.condition_match import Answers, CannotTell, Match, Matcher, Seen
-from rocsteady.doctor.facts import FACTS, Facts, Scalar, gather
-from rocsteady.doctor.gpu_reports import page_line
+from rocsteady.doctor.facts import FACTS, GIB, Facts, Scalar, gather
+from rocsteady.doctor.gpu_reports import more_line
 from rocsteady.doctor.knowledge.gpu_names import card_name, describe, gfx_of
 from rocsteady.doctor.knowledge.reader import Knowledge, load_knowledge, own_folder
 from rocsteady.doctor.knowledge.rules import PLACEHOLDER, Rule
@@ -64,7 +64,7 @@ CHECKS: Mapping[str, Check] = {
 # What a person would call a fact that was not found out, or the group that it belongs to.
 TOPICS: Mapping[str, str] = {
     "kernel.iommu": "IOMMU",
-    "torch.arches": "code in torch",
+    "torch.arches": "which GPUs this torch has kernels for",
     "gpu": "GPUs",
     "device": "device nodes",
     "disk": "disk space",
@@ -105,7 +105,7 @@ def diagnose(
         knowledge=knowledge_state(
             knowledge, machine, today=today, fired=(finding.rule for finding in findings)
         ),
-        more=page_line(next(iter(map(str, facts.values("gpu.gfx"))), ""), knowledge),
+        more=more_line(next(iter(map(str, facts.values("gpu.gfx"))), ""), knowledge),
     )
 
 
@@ -145,7 +145,7 @@ def rule_findings(
 def _finding(rule: Rule, match: Match, facts: Facts, knowledge: Knowledge) -> Finding:
     def values(name: str) -> list[str]:
         own = {"seen": match.checked, "set": match.settings}
-        return [_spelled(value) for value in dict.fromkeys(own.get(name, facts.values(name)))]
+        return [_spelled(name, it) for it in dict.fromkeys(own.get(name, facts.values(name)))]
 
     def filled(template: str) -> list[str]:
         """Repeat a command for each value of the fact it names."""
@@ -172,8 +172,10 @@ def _finding(rule: Rule, match: Match, facts: Facts, knowledge: Knowledge) -> Fi
     )
 
 
-def _spelled(value: Scalar) -> str:
-    return f"{value:.3g}" if isinstance(value, float) else str(value)
+def _spelled(name: str, value: Scalar) -> str:
+    if isinstance(value, float):
+        return size(value * GIB) if name.endswith("gib") else f"{value:.3g}"
+    return str(value)
 
 
 def _for_this_system(fix: Fix, facts: Facts) -> Fix:

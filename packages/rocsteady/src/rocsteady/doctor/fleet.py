@@ -261,7 +261,9 @@ def _differences(
         lacks = tuple(_spelled(it) for it in usual if it not in own)
         if near or not (has or lacks) or (fewer and not has and name not in SHOWN_MISSING):
             continue
-        yield FleetDifference(fact=name, label=_label(name), has=has, lacks=lacks)
+        if has and not lacks and all(type(it) in (int, float) for it in own):
+            has, lacks = tuple(map(_spelled, own)), tuple(map(_spelled, usual))  # 8, 16 (others 16)
+        yield FleetDifference(fact=name, label=label_of(name), has=has, lacks=lacks)
 
 
 SHOWN_MISSING = frozenset({"gpu.count", "gpu.address", "gpu.gfx"})
@@ -271,7 +273,7 @@ def _both_near(one: Scalar, other: Scalar) -> bool:
     return isinstance(one, float) and isinstance(other, float) and _near(one, other)
 
 
-def _label(name: str) -> str:
+def label_of(name: str) -> str:
     return COMPARED.get(name) or name.removeprefix("variable:").removeprefix("package.")
 
 

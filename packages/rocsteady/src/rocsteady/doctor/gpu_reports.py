@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from rocsteady.doctor.condition_match import CannotTell, Matcher
 from rocsteady.doctor.facts import facts_of
 from rocsteady.doctor.knowledge.hardware import Arch
-from rocsteady.doctor.knowledge.observations import Cell, load_cells
+from rocsteady.doctor.knowledge.observations import Cell
 from rocsteady.doctor.knowledge.reader import Knowledge
 from rocsteady.doctor.knowledge.rules import Rule, leaves
 from rocsteady.doctor.knowledge.values import Severity, Source
@@ -54,22 +54,20 @@ def short_name(card: str) -> str:
     return BRAND.sub("", card)
 
 
-def page_line(gfx: str, knowledge: Knowledge) -> str:
-    """Say where the page of a GPU is and what it has; "" if it has nothing."""
+def more_line(gfx: str, knowledge: Knowledge) -> str:
+    """Say how to see what is known of a GPU, and how much that is; "" if it is nothing."""
     if gfx not in knowledge.arches:
         return ""
-    found = gpu_reports(gfx, knowledge, load_cells())
-    people = sum(cell.people for cell in found.cells)
+    found = gpu_reports(gfx, knowledge, ())
     parts = [
         plural(number, name)
         for number, name in (
             (len(found.rules), "known problem"),
             (len(found.threads), "thread"),
-            (people, "report"),
         )
         if number
     ]
-    return f"docs/gpus/{gfx}.html ({', '.join(parts)})" if parts else ""
+    return f"rocsteady explain {gfx} ({', '.join(parts)})" if parts else ""
 
 
 def _is_about(rule: Rule, gfx: str, knowledge: Knowledge) -> bool:

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from rocsteady.colours import BOLD, DIM, GREEN, RED, YELLOW
+from rocsteady.doctor.gpu_reports import GpuReports
 from rocsteady.doctor.knowledge.gpu_names import card_name, gfx_of
 from rocsteady.doctor.knowledge.reader import Knowledge
 from rocsteady.doctor.knowledge.rules import PLACEHOLDER, Rule
@@ -170,7 +171,8 @@ def _texts(area: Area, diagnosis: Diagnosis, *, everything: bool) -> Sequence[st
 
 def _torch_texts(machine: Brief, *, everything: bool) -> Sequence[str]:
     if not machine.torch:
-        return ("not found; to say where it is: rocsteady doctor --python PATH",)
+        here = "not found; if it is elsewhere: rocsteady doctor --python PATH"
+        return (here, "to install it: rocsteady doctor wheels") if machine.gpus else (here,)
     if everything:
         return [text for text in (machine.torch, machine.torch_code, machine.python) if text]
     covers = f", has kernels for {', '.join(machine.torch_covers)}" if machine.torch_covers else ""
@@ -217,7 +219,8 @@ def first_sentences(text: str) -> str:
 
 
 def _unchecked(page: Page, diagnosis: Diagnosis, indent: int, *, everything: bool) -> None:
-    entries = diagnosis.unchecked
+    torch = diagnosis.machine.torch  # that there is none, the line above says
+    entries = [entry for entry in diagnosis.unchecked if torch or entry.what != "torch"]
     texts = [", ".join(dict.fromkeys(entry.what for entry in entries))] if entries else []
     if everything:
         texts = [
@@ -238,7 +241,7 @@ def _checked(page: Page, diagnosis: Diagnosis) -> None:
         page.row("", note, column=LABEL)
     ruled = next((each for each in diagnosis.findings if HERE not in each.confirmed_on), None)
     if ruled:
-        page.row("    Details", f"rocsteady doctor --explain {ruled.rule}", column=LABEL)
+        page.row("    Details", f"rocsteady explain {ruled.rule}", column=LABEL)
 
 
 def closing_sentence(diagnosis: Diagnosis) -> str:
@@ -485,7 +488,7 @@ def render_rule(
     out_of_date: bool = False,
 ) -> str:
     page = Page(width, colour=colour)
-    page.line(f"{rule.id}  {rule.severity.value}", style=BOLD)
+    page.line(f"{rule.id}  {LABELS[rule.severity].rstrip(':')}", style=BOLD)
     page.paragraph(f"{rule.title}.")
     page.line()
     page.paragraph(rule.why)
@@ -517,6 +520,31 @@ def render_rule(
     page.paragraph(f"Confirmed on hardware: {confirmed}.", indent=2)
     for key in rule.sources:
         _source(page, sources[key])
+    return str(page)
+
+
+def render_gpu(reports: GpuReports, *, width: int, colour: bool) -> str:
+    """List what is known of a GPU: problems, and where people wrote about it."""
+    page = Page(width, colour=colour)
+    arch = reports.arch
+    page.line(f"{arch.gfx}  {arch.name}", style=BOLD)
+    page.paragraph(f"{', '.join(arch.cards)}.")
+    if reports.rules:
+        page.line()
+        page.line("Known problems", style=BOLD)
+        column = max(len(rule.id) for rule in reports.rules) + 2
+        for rule in reports.rules:
+            page.row(rule.id, rule.title, indent=2, column=column)
+    if reports.threads:
+        page.line()
+        page.line("Threads", style=BOLD)
+        for source in reports.threads:
+            _source(page, source)
+    page.line()
+    page.line("To see which of them concern this machine: rocsteady doctor")
+    page.line(f"To list its torch builds: rocsteady doctor wheels --gpu {arch.gfx}")
+    if reports.rules:
+        page.line(f"To read about one problem: rocsteady explain {reports.rules[0].id}")
     return str(page)
 
 
@@ -586,7 +614,8 @@ def render_variables(review: VariableReview, *, width: int, colour: bool) -> str
         page.paragraph(NO_GPU)
         page.line(f"  {FOR_ANOTHER}")
     page.line()
-    for verdict in review.variables:
+    worst_first = sorted(review.variables, key=lambda each: list(Effect).index(each.effect))
+    for verdict in review.variables if review.file else worst_first:
         _verdict(page, verdict)
     if review.variables:
         page.line()
@@ -602,7 +631,7 @@ def _variable_counts(review: VariableReview) -> str:
     if not review.variables:
         return f"No ROCm or PyTorch variable is set.{others}"
     counts = Counter(verdict.effect for verdict in review.variables)
-    totals = ", ".join(f"{counts[effect]} {effect.value}" for effect in Effect if counts[effect])
+    totals = ", ".join(f"{effect.value} {counts[effect]}" for effect in Effect if counts[effect])
     return f"{plural(len(review.variables), 'variable')}: {totals}.{others}"
 
 
@@ -617,6 +646,9 @@ def _verdict(page: Page, verdict: VariableVerdict) -> None:
         (f"{verdict.name}{value}", BOLD),
         (place, DIM),
     )
+    named = re.compile(rf"{re.escape(verdict.name)}({re.escape(value)})?( is set\.| is|:)? (\w)")
     for reason in verdict.reasons:
         rule = f" ({reason.rule})" if reason.rule else ""
-        page.paragraph(f"{reason.text}{rule}", indent=EFFECT_COLUMN)
+        found = named.match(reason.text)  # the line above has it
+        text = found[3].upper() + reason.text[found.end() :] if found else reason.text
+        page.paragraph(f"{text}{rule}", indent=EFFECT_COLUMN)

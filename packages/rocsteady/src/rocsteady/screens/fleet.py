@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from rocsteady.colours import BOLD
-from rocsteady.doctor.fleet import FleetDifference, FleetGroup, FleetReport
+from rocsteady.doctor.fleet import FleetDifference, FleetGroup, FleetReport, label_of
+from rocsteady.doctor.knowledge.rules import Rule
 from rocsteady.screens.doctor import LABELS
 from rocsteady.screens.screen import Page
 from rocsteady.wording import plural
 
-NAMED = 3  # machines on one line; more are counted
+NAMED = 3  # machines or values on one line; more are counted
 COLUMN = 24
 
 
-def render_fleet(report: FleetReport, *, width: int, colour: bool) -> str:
+def render_fleet(
+    report: FleetReport, rules: Mapping[str, Rule], *, width: int, colour: bool
+) -> str:
     page = Page(width, colour=colour)
     for group in report.groups:
-        _group(page, group)
+        _group(page, group, rules)
         page.line()
     if not report.groups:
         page.line("No machine could be read.", style=BOLD)
@@ -27,15 +30,20 @@ def render_fleet(report: FleetReport, *, width: int, colour: bool) -> str:
     return str(page)
 
 
-def _group(page: Page, group: FleetGroup) -> None:
+def _group(page: Page, group: FleetGroup, rules: Mapping[str, Rule]) -> None:
     total = plural(len(group.machines), "machine")
-    same = "all match" if len(group.matching) == len(group.machines) else None
-    matching = same or f"{len(group.matching)} match"
-    page.paragraph(f"{total}. {matching}: {', '.join(group.normal)}.", style=BOLD)
+    if len(group.machines) > 1:
+        same = len(group.matching) == len(group.machines)
+        total += ". All match" if same else f". {len(group.matching)} match"
+    page.paragraph(f"{total}: {', '.join(group.normal)}.", style=BOLD)
     if group.rules:
-        page.paragraph(f"On all of them: {', '.join(group.rules)}.")
+        where = "On all of them" if len(group.machines) > 1 else "Found"
+        worst_first = sorted(group.rules, key=lambda rule: list(LABELS).index(rules[rule].severity))
+        named = (f"{LABELS[rules[rule].severity][:-1]} {rule}" for rule in worst_first)
+        page.paragraph(f"{where}: {', '.join(named)} (rocsteady explain {worst_first[0]})")
     if group.varying:
-        page.paragraph(f"Different on most, so not compared: {', '.join(group.varying)}.")
+        names = (label_of(name).removesuffix(" in GiB") for name in group.varying)
+        page.paragraph(f"Different on most, so not compared: {', '.join(names)}.")
     lines: defaultdict[str, list[str]] = defaultdict(list)
     for machine in group.different:
         lines["; ".join(_difference(it) for it in machine.differences)].append(machine.name)
@@ -48,10 +56,10 @@ def _group(page: Page, group: FleetGroup) -> None:
 
 
 def _difference(it: FleetDifference) -> str:
-    others = f" (others {', '.join(it.lacks)})" if it.lacks else " (not the others)"
-    if it.has:
-        return f"{it.label} {', '.join(it.has)}{others}"
-    return f"{it.label} {', '.join(it.lacks)} missing"
+    others = f" (others {_some(it.lacks)})" if it.lacks else " (not the others)"
+    return (
+        f"{it.label} {_some(it.has)}{others}" if it.has else f"{it.label} {_some(it.lacks)} missing"
+    )
 
 
 def _some(names: Sequence[str]) -> str:

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 _Value = TypeVar("_Value")
 
 _COLOUR = re.compile(r"(\x1b\[[0-9;]{1,8}m)")
+_BEFORE_UNIT = re.compile(r"(?<=\d) (?=%|(?:ms|s|min|h|d|[KMGT]i?B)\b)|(?<=\bROCm) (?=\d)")
 PLAIN_WIDTH = 80  # of output that is not on a terminal
 
 
@@ -230,9 +231,14 @@ class Page:
 
 
 def wrapped(text: str, width: int) -> list[str]:
-    """Break text into lines; words, paths and addresses stay whole, which rich would break."""
+    """Break text into lines; words, paths and addresses stay whole, which rich would break.
+
+    So do a number and its unit, which a space that does not break keeps together meanwhile.
+    """
     text, width = " ".join(text.split()), max(width, NARROW // 2)
-    return textwrap.wrap(text, width, break_long_words=False, break_on_hyphens=False)
+    text = _BEFORE_UNIT.sub("\N{NO-BREAK SPACE}", text)
+    lines = textwrap.wrap(text, width, break_long_words=False, break_on_hyphens=False)
+    return [line.replace("\N{NO-BREAK SPACE}", " ") for line in lines]
 
 
 def _text(text: str, style: str = "") -> Text:

@@ -20,9 +20,10 @@ def render_offers(found: TorchOffers, *, width: int, colour: bool, everything: b
     others = f" and {', '.join(found.others)}" if found.others else ""
     page.paragraph(f"torch builds for {found.gfx}{others} on {found.system}{python}", style=BOLD)
     most = len(found.offers) if everything else MOST
+    told: set[str] = set()
     for offer in found.offers[:most]:
         page.line()
-        _offer(page, offer)
+        _offer(page, offer, told)
     page.line()
     rest = [f"{offer.torch} (ROCm {offer.rocm})" for offer in found.offers[most:]]
     if rest:
@@ -31,8 +32,8 @@ def render_offers(found: TorchOffers, *, width: int, colour: bool, everything: b
     page.paragraph(closing_sentence(found), style=BOLD)
     if found.left_out:
         counts = found.left_out.items()
-        told = ", ".join(f"{plural(count, 'build')} ({why})" for why, count in counts)
-        page.paragraph(f"Left out: {told}.", style=DIM)
+        reasons = ", ".join(f"{plural(count, 'build')} ({why})" for why, count in counts)
+        page.paragraph(f"Left out: {reasons}.", style=DIM)
     return str(page)
 
 
@@ -68,7 +69,7 @@ def closing_sentence(found: TorchOffers) -> str:
     return f"{plural(len(found.offers), 'build')}.{usable}{note}"
 
 
-def _offer(page: Page, offer: TorchOffer) -> None:
+def _offer(page: Page, offer: TorchOffer, told: set[str]) -> None:
     blocked = any(each.severity is Severity.BLOCKS for each in offer.problems)
     label = "broken" if blocked else "official" if offer.official else "untested"
     style = RED if blocked else GREEN if offer.official else YELLOW
@@ -78,6 +79,8 @@ def _offer(page: Page, offer: TorchOffer) -> None:
     if offer.lacks:
         page.paragraph(f"No code for {', '.join(offer.lacks)}.", indent=COLUMN)
     for problem in offer.problems:
-        page.paragraph(f"{problem.summary} ({problem.rule})", indent=COLUMN)
+        once_more = "The same problem" if problem.summary in told else problem.summary
+        page.paragraph(f"{once_more} ({problem.rule})", indent=COLUMN)
+        told.add(problem.summary)
     if offer.note:
         page.paragraph(offer.note, indent=COLUMN, style=DIM)
