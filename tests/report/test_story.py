@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -194,7 +195,8 @@ def test_a_failure_without_an_incident_is_told_too() -> None:
 
 def test_the_name_of_an_exception_is_left_as_it_is() -> None:
     (named,) = record().failures[:1]
-    failure = replace(named.failure, seen=("torch.OutOfMemoryError: HIP out of memory",), line="")
+    seen = ("torch.OutOfMemoryError: HIP out of memory",)
+    failure = replace(named.failure, kind="script-error", seen=seen, line="")
     shown = facts(incidents=(), failures=(replace(named, failure=failure),))
 
     assert build_story(shown).troubles[0].title.startswith("torch.OutOfMemoryError")
@@ -426,7 +428,7 @@ def test_the_text_and_the_markdown_are_as_expected(expected: Expected) -> None:
     fix = Fix(text="Give the container more.", commands=("df -h /dev/shm",))
     told = build_story(replace(facts(deadline=2000.0), advice={"hang-in-script": fix}))
 
-    screen = render_summary(told, width=80, colour=False)
+    screen = render_summary(told, width=80, colour=False, zone=UTC)
 
     expected(EXPECTED / "run.md", render_markdown(told))
     expected(EXPECTED / "run.txt", screen)
