@@ -110,7 +110,9 @@ def test_what_could_not_be_told_is_said_once_with_all_rules_that_needed_it(
             what="IOMMU", why="neither the PCI files nor the command line say", rules=("one", "two")
         ),
         Unchecked(
-            what="code in torch", why="neither its files nor the release table say", rules=("two",)
+            what="which GPUs this torch has kernels for",
+            why="neither its files nor the release table say",
+            rules=("two",),
         ),
     )
     assert diagnosis.rules_checked == 0
