@@ -548,7 +548,8 @@ def _progress(record: RunRecord) -> str:
     if total is None:
         return f" ({plural(step, 'step')})"
     about = "about " * (bool(crashed) and step < total)  # some may not have been seen
-    return f" ({about}{step:,} of {total:,} steps)"
+    of = f" of {total:,}" if step != total else ""
+    return f" ({about}{step:,}{of} steps)"
 
 
 def _trouble_in_short(record: RunRecord, attempts: Sequence[AttemptStory]) -> str:

@@ -42,8 +42,8 @@ def _group(page: Page, group: FleetGroup, rules: Mapping[str, Rule]) -> None:
         named = (f"{LABELS[rules[rule].severity][:-1]} {rule}" for rule in worst_first)
         page.paragraph(f"{where}: {', '.join(named)} (rocsteady explain {worst_first[0]})")
     if group.varying:
-        names = (label_of(name).removesuffix(" in GiB") for name in group.varying)
-        page.paragraph(f"Different on most, so not compared: {', '.join(names)}.")
+        varying = (label_of(name).removesuffix(" in GiB") for name in group.varying)
+        page.paragraph(f"Different on most, so not compared: {', '.join(varying)}.")
     lines: defaultdict[str, list[str]] = defaultdict(list)
     for machine in group.different:
         lines["; ".join(_difference(it) for it in machine.differences)].append(machine.name)
