@@ -20,7 +20,7 @@ if sys.platform != "linux":
 from side_by_side import SideBySide, left_behind
 from torch_stand_in import stand_in_torch
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.ci]
 KILLS = int(os.environ.get("ROCSTEADY_TEST_KILLS", "5"))  # 200 by hand
 SEED = int(os.environ.get("ROCSTEADY_TEST_SEED", "1"))
 WITHIN = 60.0  # seconds
