@@ -270,9 +270,55 @@ def test_what_is_set_aside_is_not_found_by_the_usual_patterns(tmp_path: Path) ->
     assert not [path for path in tmp_path.iterdir() if path.name.startswith("checkpoint")]
 
 
+TRAINER = """
+from transformers import Trainer
+from transformers.trainer_utils import get_last_checkpoint
+trainer = Trainer()
+trainer.train(resume_from_checkpoint=get_last_checkpoint("out"))
+"""
+
+
+@pytest.mark.parametrize("missing", [False, True])
+@pytest.mark.parametrize("arguments", [(), ("--again",), ("--from", CHECKPOINT)])
+def test_a_script_that_chooses_by_itself_finds_no_cut_one_with_a_job_file(
+    tmp_path: Path, arguments: tuple[str, ...], *, missing: bool
+) -> None:
+    (tmp_path / "train.py").write_text(TRAINER)
+    for step, at in ((20, 1001), (40, 1002)):
+        saved(tmp_path / f"out/checkpoint-{step}/optimizer.pt", at=at)
+        other(tmp_path / f"out/checkpoint-{step}/trainer_state.json", b"{}", at=at)
+    if missing:
+        (tmp_path / "out/checkpoint-40/trainer_state.json").unlink()
+    else:
+        cut(tmp_path / "out/checkpoint-40/optimizer.pt", at=1002)
+    resume = Resume(arguments=arguments, checkpoints=("out/checkpoint-*",))
+    job = Job(command=("python", "train.py"), resume=resume)
+    checkpoints = Checkpoints(job, tmp_path, tmp_path / ".rocsteady", None, began=900.0)
+
+    checkpoints.take_stock(cast("Any", SimpleNamespace()))
+
+    told = CHECKPOINT in arguments  # then it does not look at others
+    assert (tmp_path / "out/checkpoint-40").exists() is told
+    assert (tmp_path / "out/.checkpoint-40.broken").exists() is not told
+    newest = checkpoints.newest()
+    assert newest is not None
+    assert newest.path == Path("out/checkpoint-20")
+
+
+def test_what_was_there_before_a_run_stays_with_a_job_file(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(TRAINER)
+    cut(saved(tmp_path / "out/checkpoint-40/optimizer.pt"), at=800)
+    job = Job(command=("python", "train.py"), resume=Resume(checkpoints=("out/checkpoint-*",)))
+    checkpoints = Checkpoints(job, tmp_path, tmp_path / ".rocsteady", None, began=900.0)
+
+    assert not checkpoints.take_stock(cast("Any", SimpleNamespace()))
+    assert (tmp_path / "out/checkpoint-40").exists()
+
+
+@pytest.mark.parametrize("by_job_file", [False, True])
 @pytest.mark.parametrize("last_at", [1003, 1001])
 def test_lightnings_last_file_is_replaced_by_the_newest_whole_one(
-    tmp_path: Path, last_at: float
+    tmp_path: Path, last_at: float, *, by_job_file: bool
 ) -> None:
     script = """
 import lightning
@@ -285,6 +331,9 @@ trainer.fit(model, ckpt_path="last")
     cut(last, at=last_at)
     before = last.read_bytes()
     job, records = Job(command=("python", "train.py")), tmp_path / ".rocsteady"
+    if by_job_file:
+        patterns = ("checkpoints/epoch=*-step=*.ckpt", "checkpoints/last.ckpt")
+        job = replace(job, resume=Resume(checkpoints=patterns))
     checkpoints = Checkpoints(job, tmp_path, records, None, began=900.0)
 
     (announced,) = checkpoints.take_stock()

@@ -50,7 +50,13 @@ class Trainer(NamedTuple):
     prepare: str = ""  # a command, after that
     loader: bool = True  # it uses torch's loader with workers; else it hangs in backward
     hung_with: str = ""  # a variable of the run that hangs
+    faults: str = ""  # of the drill; a hang and a kill after checkpoints unless told
     within: float = WITHIN
+
+    @property
+    def drill_faults(self) -> str:
+        hang, kill = round(self.steps * 0.3), round(self.steps * 0.6)
+        return self.faults or f"hang:backward@{hang},kill@{kill}"
 
 
 MODEL = "../language_model.py"
@@ -115,6 +121,7 @@ TRAINERS = (
         final="runs/detect/train/weights/best.pt",
         make="make.py",
         loader=False,  # on the CPU it starts no workers
+        faults="hang:backward@3,kill@5",
     ),
     Trainer(
         "LLaMA-Factory",
@@ -236,14 +243,26 @@ class Trial:
             name, _, value = self.trainer.hung_with.partition("=")
             more |= {name: value} if name else {}
         words = [] if job else ["--", *self.trainer.command.split()]
-        return self._run([rocsteady(), "run", "--name", "trial", *words], more, harm)
+        return self._run([rocsteady(), "run", "--yes", "--name", "trial", *words], more, harm)
 
-    def init(self) -> Ended:
+    def init(self, known: Path) -> Ended | None:
+        """Have the job file written, or take the one that was written for an earlier trial."""
+        if known.exists():
+            shutil.copy(known, self.folder)
+            return None
         words = ["init", "--yes", "--seconds", "5", "--", *self.trainer.command.split()]
-        return self._run([rocsteady(), *words])
+        made = self._run([rocsteady(), *words])
+        if (self.folder / known.name).exists():
+            shutil.copy(self.folder / known.name, known)
+        return made
 
     def drill(self) -> Ended:
-        return self._run([rocsteady(), "drill", "--yes", "--", *self.trainer.command.split()])
+        words = ["--yes", "--json", "--faults", self.trainer.drill_faults]
+        more = dict(self.environment)
+        name, _, value = self.trainer.hung_with.partition("=")
+        more |= {name: value} if name else {}
+        command = [rocsteady(), "drill", *words, "--", *self.trainer.command.split()]
+        return self._run(command, more)
 
     def _run(
         self, command: list[str], environment: dict[str, str] | None = None, harm: str = ""
@@ -405,16 +424,18 @@ def try_one(trainer: Trainer, scenario: str, environments: Path, template: Path)
             trial = Trial(trainer, environments, template)
         if scenario == DRILL:
             drilled = trial.drill()
+            shown = "".join(drilled.output.partition("{")[1:])
             return found | {
                 "code": drilled.code, "seconds": round(drilled.seconds, 1),
-                "said": drilled.output.splitlines(),
-                "err": (trial.home / "err.log").read_text()[-3000:],
+                "said": drilled.said, "drill": json.loads(shown) if shown else {},
+                "err": (trial.home / "err.log").read_text()[-3000:] if drilled.code else "",
             }  # fmt: skip
         if scenario in (INIT, INIT_HANG):
-            made = trial.init()
+            made = trial.init(template.parent / "rocsteady.toml")
             job = trial.folder / "rocsteady.toml"
-            text = job.read_text() if job.exists() else ""
-            found |= {"init_code": made.code, "job": text[text.find("[resume]") - 300 :]}
+            found["job"] = job.read_text() if job.exists() else ""
+            if made is not None:
+                found |= {"init_code": made.code, "init_seconds": round(made.seconds, 1)}
         harm = {INIT: KILL, INIT_HANG: HANG}.get(scenario, scenario)
         ended = trial.supervised(harm=harm, job=harm != scenario)
         report = trial.report()
@@ -465,18 +486,23 @@ def results_in(path: Path | None) -> Iterator[dict[str, Any]]:
 
 def table(results: list[dict[str, Any]]) -> Iterator[str]:
     """Yield the lines of a table in Markdown, a row for each trainer."""
-    yield "| trainer | undisturbed | killed | hung | newest cut | init, killed | init, hung |"
-    yield "|---|---|---|---|---|---|---|"
+    yield (
+        "| trainer | undisturbed | killed | hung | newest cut | init, killed | init, hung | drill |"
+    )
+    yield "|---|---|---|---|---|---|---|---|"
     for trainer in TRAINERS:
         found = {it["scenario"]: it for it in results if it["trainer"] == trainer.name}
         if found:
             plain = found.get(HEALTHY, {}).get("plain_weights", "")
-            cells = [_cell(found[each], plain) if each in found else "-" for each in SCENARIOS[:-1]]
+            cells = [_cell(found[each], plain) if each in found else "-" for each in SCENARIOS]
             yield f"| {trainer.name} | {' | '.join(cells)} |"
 
 
 def _cell(result: dict[str, Any], plain: str) -> str:
     """Say in a few words how a run ended; ``plain``: the weights of one without rocsteady."""
+    if result["scenario"] == DRILL:
+        faults = result["drill"].get("faults", [])
+        return f"{sum(it['survived'] for it in faults)} of {len(faults)} survived"
     ends = [line for line in result["said"] if re.match(r"rocsteady: done", line)]
     if result["code"] or not ends or not result["final"]:
         return f"no: exit code {result['code']}, {result['attempts']} attempts"
@@ -504,6 +530,7 @@ def main() -> None:
     if args.table:
         print("\n".join(table(list(results_in(args.results)))))
         return
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # and leave nothing behind
     began = time.monotonic()
     done = {(it["trainer"], it["scenario"]) for it in results_in(args.results)}
     for trainer in TRAINERS:

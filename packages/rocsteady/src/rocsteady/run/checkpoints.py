@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import glob
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from fnmatch import fnmatchcase
 from itertools import chain
 from pathlib import Path
@@ -97,8 +97,10 @@ class Checkpoints:
         self._origin = origin or Origin()
         self._judged: dict[Stamp, str] = {}  # between two attempts
         self._new = False  # the run, and nothing of it was started yet
-        unknown = ResumeMethod(how=How.UNKNOWN)
-        self.method = detect_resume(job.command, folder) if job.resume is None else unknown
+        self.method = detect_resume(job.command, folder)
+        if job.resume is not None:  # the job file goes before it; what a whole one has still holds
+            complete, last = self.method.complete, self.method.last
+            self.method = ResumeMethod(how=How.UNKNOWN, complete=complete, last=last)
         by_itself = self.method.how is How.COMMAND
         self.argument = self.method.arguments[0] if by_itself else ""  # by which it resumes
         self._typed = job.command
@@ -142,8 +144,7 @@ class Checkpoints:
         Returns what is to be announced: checkpoints that are cut off are moved out of the way.
         """
         if self.method.how is How.UNKNOWN:
-            named = find_checkpoints(self.job.resume, self.folder) if end else ()
-            return tuple(said for each in named if (said := repoint(self.folder, Path(each.path))))
+            return tuple(self._clear(self.job.resume)) if self.job.resume else ()
         self._not_seen = None
         if self.gone is not None:  # what is known of them stays
             self._not_seen = (end,)
@@ -151,6 +152,26 @@ class Checkpoints:
         found = self._written()
         moved = [said for each in found if (said := repoint(self.folder, each.path))]
         found = self._written() if moved else found
+        moved += self._set_aside(found)
+        if self.method.how is not How.COMMAND:
+            self._take_up(usable(found) if self._can_prove(end) else ())
+        return tuple(moved)
+
+    def _clear(self, resume: Resume) -> Iterator[str]:
+        """Have a script that chooses its checkpoint itself, with a job file, find a whole one."""
+        for each in find_checkpoints(resume, self.folder):
+            if said := repoint(self.folder, Path(each.path)):
+                yield said
+        if any(CHECKPOINT in text for text in (*resume.arguments, *resume.environment.values())):
+            return  # it takes the one that it is told
+        named = find_checkpoints(resume, self.folder) - self._origin.foreign
+        paths = {self.folder / each.path for each in named}
+        yield from self._set_aside(
+            [each for each in self._written() if self.folder / each.path in paths]
+        )
+
+    def _set_aside(self, found: Sequence[OwnCheckpoint]) -> Iterator[str]:
+        """Move those that are cut off, and that the script would take, out of the way."""
         good = usable(found)
         for each in found:
             newest = not good or each.written > good[0].written
@@ -159,10 +180,7 @@ class Checkpoints:
             if each.cut_off and taken and (target := set_aside(self.folder, each.path)):
                 source = put_in_place(self.folder, each.path, good) if is_last else None
                 instead = f"; {source} was copied in its place" if source else ""
-                moved.append(f"{each.path} {each.wrong}: moved to {target}{instead}.")
-        if self.method.how is not How.COMMAND:
-            self._take_up(good if self._can_prove(end) else ())
-        return tuple(moved)
+                yield f"{each.path} {each.wrong}: moved to {target}{instead}."
 
     def take_stock_again(self) -> tuple[str, ...]:
         """Look for what could not be looked for, as its drive was gone."""
@@ -346,7 +364,14 @@ class Checkpoints:
         """Yield those that the run may go on from, the newest first."""
         if self._new:
             self._set_apart()
-        return whole_checkpoints(self.job, self.folder, self._origin, self.avoid, self._judged)
+        return whole_checkpoints(
+            self.job,
+            self.folder,
+            self._origin,
+            self.avoid,
+            self._judged,
+            complete=self.method.complete,
+        )
 
 
 def without_option(command: tuple[str, ...], arguments: tuple[str, ...]) -> tuple[str, ...]:

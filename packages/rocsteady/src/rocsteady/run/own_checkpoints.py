@@ -15,7 +15,6 @@ import shutil
 import struct
 import zipfile
 from collections.abc import Iterable, Iterator
-from fnmatch import fnmatchcase
 from itertools import islice
 from pathlib import Path
 from stat import S_IMODE
@@ -29,6 +28,7 @@ from rocsteady.errors import RocsteadyError
 from rocsteady.model import Value
 from rocsteady.run.backup import CLOCK_GRAIN, written_files
 from rocsteady.run.job.done_when import POINTER, kind_of, pointed_to, what_is_wrong
+from rocsteady.run.job.resume import unfinished
 from rocsteady.run.job.torch_file import pickles_in
 from rocsteady.system.atomic_file import write_whole
 
@@ -103,12 +103,8 @@ def usable(found: Iterable[OwnCheckpoint]) -> tuple[OwnCheckpoint, ...]:
 
 def without_files(found: OwnCheckpoint, folder: Path, complete: Iterable[str]) -> OwnCheckpoint:
     """Return a checkpoint as cut off if it lacks a file of ``complete``: "checkpoint-*/state"."""
-    place = folder / found.path
-    for pattern, _, name in (each.rpartition("/") for each in complete):
-        missing = place.is_dir() and not (place / name).is_file()
-        if missing and fnmatchcase(place.name, pattern) and not found.wrong:
-            return replace(found, wrong=f"has no {name}, which is written last", cut_off=True)
-    return found
+    wrong = "" if found.wrong else unfinished(folder / found.path, complete)
+    return replace(found, wrong=wrong, cut_off=True) if wrong else found
 
 
 def set_aside(folder: Path, path: Path) -> Path | None:

@@ -9,7 +9,8 @@ from __future__ import annotations
 import contextlib
 import pickletools
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from fnmatch import fnmatchcase
 from pathlib import Path
 
 import msgspec
@@ -166,17 +167,20 @@ class Checkpoint(Value, frozen=True, kw_only=True):
     passed_over: tuple[str, ...] = ()  # each with what is wrong with it
 
 
-def whole_checkpoints(
+def whole_checkpoints(  # noqa: PLR0913 - most have a default
     job: Job,
     folder: Path,
     origin: Origin | None = None,
     avoid: Collection[Checkpoint] = (),
     judged: dict[Stamp, str] | None = None,
+    *,
+    complete: Sequence[str] = (),
 ) -> Iterator[Checkpoint]:
     """Yield checkpoints that are whole, the newest first: the run's own, then those from before it.
 
     Left out are those that the run must not use, and those that are to be avoided. ``judged`` keeps
-    what was found wrong with each, since reading a large one takes long.
+    what was found wrong with each, since reading a large one takes long. ``complete``: see
+    ``unfinished``.
     """
     judged = {} if judged is None else judged
     origin = origin or Origin()
@@ -187,7 +191,8 @@ def whole_checkpoints(
     for each in found:
         path, when = Path(each.path), each.written / NANOSECONDS
         if each not in judged:
-            judged[each] = what_is_wrong(folder / path, kind_of(path))
+            wrong = what_is_wrong(folder / path, kind_of(path))
+            judged[each] = wrong or unfinished(folder / path, complete)
         wrong = judged[each]
         if not wrong and (path, when) in avoided:
             wrong = "did not lead on"
@@ -195,6 +200,14 @@ def whole_checkpoints(
             passed_over.append(f"{path} {wrong}")
         else:
             yield Checkpoint(path=path, written=when, passed_over=tuple(passed_over))
+
+
+def unfinished(place: Path, complete: Iterable[str]) -> str:
+    """Return which file of ``complete``, such as "checkpoint-*/state", a checkpoint lacks."""
+    for pattern, _, name in (each.rpartition("/") for each in complete):
+        if fnmatchcase(place.name, pattern) and place.is_dir() and not (place / name).is_file():
+            return f"has no {name}, which is written last"
+    return ""
 
 
 def _age(each: Stamp, origin: Origin) -> tuple[bool, int, int, str]:
