@@ -184,11 +184,22 @@ def test_a_trainers_own_way_is_written_as_it_is_typed(
     assert parse_job(job_text(draft)).resume == found.resume == wanted
 
 
+def test_what_run_finds_by_itself_is_not_said_to_be_missing(tmp_path: Path) -> None:
+    found = going_on(one(), NOTHING, detect_resume(("nnUNetv2_train", "1", "2d", "0"), tmp_path))
+    draft = Draft(command=("x",), day="", seen=(), work=Work(), going_on=found)
+
+    assert found.resume is None
+    assert found.found_by_run
+    assert "cannot resume" not in job_text(draft)
+    assert 'arguments = ["--c"]' in job_text(draft)
+
+
 def test_the_example_is_the_option_that_was_found(tmp_path: Path) -> None:
     text = 'p.add_argument("--resume_from_checkpoint")'
     found = going_on(one(), script(tmp_path, text), UNKNOWN)
 
     assert found.resume is None
+    assert not found.found_by_run
     assert found.example is not None
     assert found.example.arguments == ("--resume_from_checkpoint", "{checkpoint}")
 

@@ -31,6 +31,7 @@ PROJECTS = HERE / "projects"
 TORCH = ("torch==2.13.0", "numpy>=2,<3")
 TORCHVISION = "torchvision==0.28.0"
 WITHIN = 420.0  # seconds for one run
+FIRST_SAVE = 2.0  # seconds that a trainer may take to write its first checkpoint
 HEALTHY, KILL, HANG, CUT = "healthy", "kill", "hang", "cut"
 INIT, INIT_HANG, DRILL = "init", "init-hang", "drill"
 SCENARIOS = (HEALTHY, KILL, HANG, CUT, INIT, INIT_HANG, DRILL)
@@ -306,7 +307,7 @@ class Trial:
                 first = found[-1].stat().st_mtime
             enough = len(found) >= (3 if cut else 2)
             if one and found:  # one file that is written again and again
-                enough = found[-1].stat().st_mtime > (first or 0.0)
+                enough = found[-1].stat().st_mtime > (first or 0.0) + FIRST_SAVE
             if enough and (training := training_process(child.pid)):
                 os.kill(training, signal.SIGSTOP)
                 if cut:

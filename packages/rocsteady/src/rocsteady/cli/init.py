@@ -26,7 +26,7 @@ from rocsteady.run.job.job_file import parse_job, read_job
 from rocsteady.run.job.quantities import deadline, dollars
 from rocsteady.run.job.trust import trust
 from rocsteady.run.job.values import Job, Total
-from rocsteady.run.resume_detection import detect_resume
+from rocsteady.run.resume_detection import How, detect_resume
 from rocsteady.run.script_facts import read_facts, script_in, scripts_here
 from rocsteady.run.strategy_history import examined
 from rocsteady.screens.job_questions import ask_about_paths, check_command
@@ -109,7 +109,8 @@ def command(  # noqa: PLR0913 - one argument an option
     if failed:
         _tell_failure(one, failed)
         ctx.exit(FAILED)
-    _tell(one, "" if as_json else text)
+    resumes = detect_resume(words, folder).how is not How.UNKNOWN
+    _tell(one, "" if as_json else text, resumes=resumes)
 
 
 def _check_place(path: Path, *, ask: bool, force: bool) -> None:
@@ -179,7 +180,7 @@ def _write(path: Path, text: str, memory: Memory) -> None:
     trust(read_job(path), memory)
 
 
-def _tell(one: TrialResult, text: str) -> None:
+def _tell(one: TrialResult, text: str, *, resumes: bool) -> None:
     if text:
         show(text)
     _say(f"wrote {FILE}.")
@@ -192,7 +193,7 @@ def _tell(one: TrialResult, text: str) -> None:
             f"no step was observed in {duration(one.seconds)}. If the script was still loading or"
             " compiling, use --force --seconds 900 to observe it longer."
         )
-    if text and parse_job(text).resume is None:
+    if text and not resumes and parse_job(text).resume is None:
         _say(f"found no way to resume: a run that hangs is stopped. See [resume] in {FILE}")
     _say("next: rocsteady run, or rocsteady plan to compare the options first")
 

@@ -172,6 +172,7 @@ class GoingOn(Value, frozen=True, kw_only=True):
     resume: Resume | None = None
     why: str
     example: Resume | None = EXAMPLE  # where there is no answer
+    found_by_run: bool = False  # it needs no [resume]
 
 
 def going_on(result: TrialResult, facts: ScriptFacts, method: ResumeMethod) -> GoingOn:
@@ -192,9 +193,12 @@ def going_on(result: TrialResult, facts: ScriptFacts, method: ResumeMethod) -> G
     if not written:
         why = (
             f"No checkpoint was written in the {duration(result.seconds)} of the short run. How the"
-            f" script resumes: {way}. Name the checkpoints it can resume from."
+            f" script resumes: {way}."
         )
-        return GoingOn(why=why, example=replace(resume, checkpoints=EXAMPLE.checkpoints))
+        found = method.how is not How.UNKNOWN
+        why += "" if found else " Name the checkpoints it can resume from."
+        example = replace(resume, checkpoints=EXAMPLE.checkpoints)
+        return GoingOn(why=why, example=example, found_by_run=found)
     why = f"How the script resumes: {way}. {seen}. Resuming was not tested."
     return GoingOn(resume=replace(resume, checkpoints=written), why=why)
 
@@ -328,6 +332,10 @@ def _resume(going_on: GoingOn) -> str:
     stays = "A script that cannot resume is not restarted after it has made progress."
     if going_on.example is None:
         return _comment(going_on.why, stays)
+    if going_on.found_by_run:
+        stays = "rocsteady run looks for the checkpoints itself."
+        example = _resume_lines(going_on.example)
+        return _comment(going_on.why, f"{stays} To name them:", *example)
     return _comment(going_on.why, f"{stays} To resume:", *_resume_lines(going_on.example))
 
 
