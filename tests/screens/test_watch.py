@@ -31,6 +31,7 @@ from watch_samples import (
 
 from rocsteady.errors import RocsteadyError
 from rocsteady.model import IntentKind, WaitsFor
+from rocsteady.run import script_resume
 from rocsteady.run.run_watcher import RankView, WatchView
 from rocsteady.run.watch_requests import RequestKind
 from rocsteady.screens import watch_app
@@ -87,7 +88,7 @@ class Deck:
         self.view = TRAINING
         patch.setattr(watch_app, "RunWatcher", self._watcher)
         patch.setattr(watch_app, "put_request", lambda _, kind: self.requests.append(kind))
-        patch.setattr(watch_app, "can_resume", lambda *_: False)
+        patch.setattr(script_resume, "can_resume", lambda *_: False)
 
     def _watcher(self, journal: object, name: str, environment: object) -> Watcher:
         del journal, environment

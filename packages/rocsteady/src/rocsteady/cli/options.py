@@ -9,7 +9,6 @@ from typing import Any, TypeVar
 
 import click
 
-from rocsteady.doctor.machine.recording import RecordedRoot, read_recording
 from rocsteady.system.disk_root import DiskRoot
 from rocsteady.system.root import Root
 
@@ -30,6 +29,11 @@ python_option = click.option(
 
 def open_root(root: Path | None, python: str | None) -> Root:
     if root is not None and not root.is_dir():
+        from rocsteady.doctor.machine.recording import (  # noqa: PLC0415 - few commands read one
+            RecordedRoot,
+            read_recording,
+        )
+
         return RecordedRoot(read_recording(root), python=python)
     if root is None and python is not None:
         python = _existing(python)

@@ -17,6 +17,7 @@ from datetime import timedelta
 from functools import partial
 from importlib import resources
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rocsteady_train.inside import wire
 from rocsteady_train.untrusted_file import open_regular, read_regular
@@ -26,8 +27,10 @@ from rocsteady.errors import RocsteadyError
 from rocsteady.hangs.heartbeat_pages import read_pages
 from rocsteady.hangs.parallel import run_all
 from rocsteady.model import Value
-from rocsteady.run.announcer import Announcer
 from rocsteady.system import procfs
+
+if TYPE_CHECKING:
+    from rocsteady.run.announcer import Announcer  # watch reads pages, and announces nothing
 
 PACKAGE = "_rocsteady_inside"
 PACKAGES = ("", "heartbeat")  # of inside/ that a training process needs

@@ -7,12 +7,15 @@ from __future__ import annotations
 
 import contextlib
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 from rocsteady_train.untrusted_file import read_head
 
-from rocsteady.hangs.verdict import Verdict
 from rocsteady.model import RankRecord, Sign, Value
+
+if TYPE_CHECKING:
+    from rocsteady.hangs.verdict import Verdict
 
 NAME = "ranks.json"
 LIMIT = 1 << 20  # bytes

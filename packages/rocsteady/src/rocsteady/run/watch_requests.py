@@ -12,20 +12,21 @@ import os
 import time
 from enum import Enum
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 from rocsteady_train.untrusted_file import open_regular, read_exactly
 
 from rocsteady.errors import RocsteadyError
-from rocsteady.hangs.collect import stacks_text
-from rocsteady.hangs.snapshot import take_snapshot
 from rocsteady.model import IntentKind, Value
-from rocsteady.run.context import AttemptContext, Services
-from rocsteady.run.options import RunOptions
-from rocsteady.run.processes import AttemptProcesses
 from rocsteady.store.journal import IntentHandle
 from rocsteady.store.redaction import hide_secrets
 from rocsteady.system.atomic_file import write_whole
+
+if TYPE_CHECKING:  # what asks needs nothing of a run
+    from rocsteady.run.context import AttemptContext, Services
+    from rocsteady.run.options import RunOptions
+    from rocsteady.run.processes import AttemptProcesses
 
 REQUEST_FILE = "request.json"
 STACKS = "stacks.txt"  # the answer to one for stacks
@@ -150,6 +151,9 @@ class RequestedActions:
         )
 
     def _write_stacks(self, child: AttemptProcesses) -> None:
+        from rocsteady.hangs.collect import stacks_text  # noqa: PLC0415 - what asks takes none
+        from rocsteady.hangs.snapshot import take_snapshot  # noqa: PLC0415
+
         taken = take_snapshot(
             child.tree(),
             stacks=True,

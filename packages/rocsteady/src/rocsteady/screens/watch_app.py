@@ -32,7 +32,6 @@ from rocsteady.exit_codes import INTERRUPTED, PERSON_NEEDED
 from rocsteady.model import RunOutcome, Value
 from rocsteady.printable import printable
 from rocsteady.run.run_watcher import RunWatcher, WatchView
-from rocsteady.run.script_resume import can_resume
 from rocsteady.run.watch_requests import STACKS, RequestKind, put_request
 from rocsteady.screens.runs import render_summary, state_of
 from rocsteady.screens.watch import (
@@ -476,6 +475,8 @@ class WatchApp(App[int]):
     def action_restart(self) -> None:
         if not self._acts_here():
             return
+        from rocsteady.run.script_resume import can_resume  # noqa: PLC0415 - only a retry needs it
+
         if not can_resume(self._view.line.run, self._journal):
             self._say("not restarted: found no way to resume; run rocsteady init once")
             return
