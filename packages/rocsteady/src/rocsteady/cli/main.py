@@ -110,7 +110,11 @@ class Commands(CommandGroup):
                 formatter.write_dl([(name.ljust(column - 2), line) for name, line in group.items()])
 
 
-@click.command(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
+WIDE = 120  # columns of help on a terminal that has them
+SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": WIDE}
+
+
+@click.command(cls=Commands, context_settings=SETTINGS)
 @click.version_option(__version__, message="rocsteady %(version)s")
 def rocsteady() -> None:
     """Get PyTorch training runs finished on AMD GPUs."""
