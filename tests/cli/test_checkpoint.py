@@ -100,7 +100,9 @@ def test_list_and_verify_say_which_are_whole(tmp_path: Path) -> None:
 
 
 def test_where_there_is_nothing_to_verify(tmp_path: Path) -> None:
-    assert told("list", tmp_path).output == f"No rocsteady checkpoints in {tmp_path}.\n"
+    assert str(tmp_path) in told("list", tmp_path).output
+    (tmp_path / "last.pt").touch()
+    assert "rocsteady run" in told("list", tmp_path).output
     ended = subprocess.run(
         [sys.executable, "-m", "rocsteady", "checkpoint", "verify", str(tmp_path)],
         capture_output=True,
@@ -117,7 +119,7 @@ def test_where_there_is_nothing_to_verify(tmp_path: Path) -> None:
 
     assert (ended.returncode, ended.stderr) == (
         3,
-        f"rocsteady: no rocsteady checkpoints in {tmp_path}\n",
+        f"error: no checkpoints of rocsteady_train in {tmp_path}\n",
     )
     assert gone.returncode == 2
     assert (

@@ -38,9 +38,8 @@ class Ended(NamedTuple):
     @property
     def said(self) -> list[str]:
         lines = self.err.replace("\r", "").splitlines()
-        return [
-            line.removeprefix("rocsteady: ") for line in lines if line.startswith("rocsteady: ")
-        ]
+        ours = ("rocsteady: ", "error: ")
+        return [line.partition(": ")[2] for line in lines if line.startswith(ours)]
 
     def lines(self, word: str) -> list[str]:
         """Return the lines that begin with the word of a state, without it."""

@@ -36,6 +36,9 @@ class Listed(Value, frozen=True, kw_only=True):
     wrong: str  # as the end of a sentence; "" if it is whole
 
 
+NONE = "No checkpoints of rocsteady_train in"
+
+
 @click.group("checkpoint", cls=CommandGroup)
 def command() -> None:
     """Inspect checkpoints written by rocsteady_train."""
@@ -66,7 +69,7 @@ def verify(ctx: click.Context, *, as_json: bool, folder: Path) -> None:
     """
     found = _listed(folder)
     if not found:
-        raise ExaminationError(f"no rocsteady checkpoints in {folder}")
+        raise ExaminationError(f"{NONE[0].lower()}{NONE[1:]} {folder}")
     _show(folder, found, as_json=as_json)
     ctx.exit(BROKEN if any(each.wrong for each in found) else WHOLE)
 
@@ -104,7 +107,9 @@ def _show(folder: Path, found: list[Listed], *, as_json: bool) -> None:
     width, colour = layout(sys.stdout)
     page = Page(width, colour=colour)
     if not found:
-        page.line(f"No rocsteady checkpoints in {folder}.")
+        page.paragraph(f"{NONE} {folder}.")
+        if any(folder.iterdir()):
+            page.paragraph("What a script saves itself is not verified; rocsteady run finds it.")
     else:
         rows = [
             (

@@ -9,6 +9,7 @@ import click
 from rocsteady.cli.completion import run_names
 from rocsteady.cli.project import find_run, open_journal
 from rocsteady.errors import RocsteadyError
+from rocsteady.model import RunOutcome
 from rocsteady.screens.screen import tell
 from rocsteady.store.identity import is_alive, is_supervisor
 from rocsteady.store.values import Run
@@ -32,7 +33,9 @@ def stop(name: str) -> None:
     with open_journal(name) as journal:
         line = find_run(journal, name)
         if line.run.ended is not None or line.alive is False:
-            raise RocsteadyError(f"{name} is not running")
+            left = line.run.outcome is not RunOutcome.DONE
+            more = f"; to continue it: rocsteady run --resume {name}" if left else ": it is done"
+            raise RocsteadyError(f"{name} is not running{more}")
         if line.alive is None:
             raise RocsteadyError(f"{name} may run on another machine or in another container")
         ask_supervisor(line.run)
