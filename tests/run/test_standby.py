@@ -20,7 +20,15 @@ from side_by_side import Ended, SideBySide, as_a_shell, left_behind
 from torch_stand_in import stand_in_torch
 
 from rocsteady.run.injection import Injection, inject, remove
-from rocsteady.run.standby import ORDER, TURN, changes, lacks_memory, on_battery, shadows
+from rocsteady.run.standby import (
+    ORDER,
+    TURN,
+    changes,
+    lacks_memory,
+    moved_ahead,
+    on_battery,
+    shadows,
+)
 from rocsteady.system.child import WaitingCommand
 from rocsteady.system.child_end import TerminalUse
 from rocsteady.system.logfile import NO_RULES
@@ -31,7 +39,8 @@ OUTPUT = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
 AHEAD = "decimal"  # is imported ahead, for torch is not in this environment
 ASK = f"""
 import importlib.util, json, sys
-finders = [getattr(finder, "__name__", type(finder).__name__) for finder in sys.meta_path]
+asked = (*sys.meta_path, *sys.path_hooks)
+finders = [getattr(finder, "__name__", type(finder).__name__) for finder in asked]
 print(json.dumps([finders, importlib.util.find_spec("{AHEAD}").origin]))
 """
 
@@ -265,10 +274,21 @@ def test_what_differs_and_what_shadows(tmp_path: Path) -> None:
     assert changes({"a": "1", "b": "2"}, {"a": "1", "c": "3"}) == {"b": None, "c": "3"}
     (tmp_path / "json").mkdir()
     (tmp_path / "random.txt").touch()
-    assert shadows(tmp_path, ["json", "random"]) == ""
+    assert shadows(tmp_path, ["json", "random"], []) == ""
+    assert shadows(tmp_path, [], ["json"]) == str(tmp_path / "json")
     (tmp_path / "json" / "__init__.py").touch()
-    assert shadows(tmp_path, ["json"]) == str(tmp_path / "json")
-    assert shadows(tmp_path / "none", ["json"]) == ""
+    assert shadows(tmp_path, ["json"], []) == str(tmp_path / "json")
+    (tmp_path / "random.a").touch()
+    (tmp_path / "random.py").touch()
+    assert shadows(tmp_path, ["random"], []) == str(tmp_path / "random.py")
+    assert shadows(tmp_path / "random.py", ["x"], [])  # an archive has no folder to look at
+    assert shadows(tmp_path / "none", ["json"], []) == ""
+
+
+def test_folders_that_are_looked_at_earlier() -> None:
+    assert moved_ahead(["lib", "site"], ["script", "lib", "site", "more"]) == ["script", "more"]
+    assert moved_ahead(["lib", "site"], ["lib", "site"]) == []
+    assert moved_ahead(["lib", "site", "own"], ["own", "lib", "site", "own"]) == ["own"]
 
 
 def test_memory_and_battery(tmp_path: Path) -> None:

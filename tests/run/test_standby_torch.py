@@ -12,29 +12,9 @@ if sys.platform != "linux":
     pytest.skip("a standby is of Linux", allow_module_level=True)
 
 from process_facts import FACTS
-from side_by_side import OURS, Ended, SideBySide, left_behind
+from standbys import CRASHES, Standbys
 
 pytestmark = pytest.mark.slow
-# All but the last attempt train until their standby is ready, and are killed. Without us, none is.
-CRASHES = """
-    def crash_if_asked():
-        import glob, os, signal, time
-        left = int(open("crashes").read())
-        if not left: return
-        open("crashes", "w").write(str(left - 1))
-        import torch
-        net = torch.nn.Linear(8, 1)
-        optimizer = torch.optim.AdamW(net.parameters())
-        run, _, number = os.path.dirname(os.environ["ROCSTEADY_PAGES"]).rpartition("-")
-        ready = f"{run}-{int(number) + 1}/pages/*.ready"
-        end = time.monotonic() + float(os.environ.get("SECONDS", 90))
-        while time.monotonic() < end and not glob.glob(ready):
-            net(torch.ones(2, 8)).mean().backward()
-            optimizer.step()
-            time.sleep(0.05)
-        time.sleep(0.2)
-        os.kill(os.getpid(), signal.SIGKILL)
-"""
 KEEP = "    facts = []\n    def print(text): facts.append(text)\n"
 AFTER = """
     crash_if_asked()
@@ -74,41 +54,6 @@ WORKERS = """
         warnings.warn("mine")
         torch.ones(2) @ torch.ones(3)
 """
-
-
-class Standbys:
-    """Runs a script bare, and under us with a standby after each crash."""
-
-    def __init__(self, folder: Path) -> None:
-        self.runs = SideBySide(folder)
-
-    def bare(self, *command: str, **more: str) -> Ended:
-        (self.runs.folder / "crashes").write_text("0")
-        return self.runs.bare(*command, stdin=b"", **more)
-
-    def watched(self, *command: str, crashes: int = 1, **more: str) -> Ended:
-        (self.runs.folder / "crashes").write_text(str(crashes))
-        options = ("--standby", "--resume", "never", "--max-attempts", str(crashes + 1))
-        ended = self.runs.bare(*self.runs.watching(*options), *command, stdin=b"", **more)
-        assert left_behind(self.runs.name) == []
-        return ended._replace(err=OURS.sub(b"", ended.err))
-
-    @property
-    def notes(self) -> list[str]:
-        shown = self.runs.bare(*self.runs.rocsteady, "report", "--json", self.runs.name)
-        return [text for text in _texts(json.loads(shown.out)) if "standby" in text]
-
-    @property
-    def used(self) -> int:
-        return sum(note.startswith("restarted from a standby") for note in self.notes)
-
-
-def _texts(value: object) -> list[str]:
-    if isinstance(value, dict):
-        return [text for each in value.values() for text in _texts(each)]
-    if isinstance(value, list):
-        return [text for each in value for text in _texts(each)]
-    return [value] if isinstance(value, str) else []
 
 
 @pytest.fixture
@@ -160,3 +105,24 @@ def test_an_edited_script_is_started_as_always(standbys: Standbys, torch_python:
 
     assert (watched.code, standbys.used) == (0, 0)
     assert any("edited" in note for note in standbys.notes)
+
+
+def test_a_variable_that_is_set_only_after_the_restart_is_reported(
+    standbys: Standbys, torch_python: str
+) -> None:
+    first = "    import os\n    int(open('crashes').read()) or os.environ.update(MINE='1')\n"
+    trains = """
+    import time
+    optimizer, end = torch.optim.SGD(torch.nn.Linear(1, 1).parameters(), 0.1), time.time() + 8
+    while time.time() < end:
+        optimizer.step()
+        time.sleep(0.05)
+    """
+    script = standbys.runs.script(
+        CRASHES + first + "    import torch\n    crash_if_asked()\n" + trains
+    )
+
+    watched = standbys.watched(torch_python, script)
+
+    assert (watched.code, standbys.used) == (0, 1)
+    assert any("MINE" in note for note in standbys.notes)

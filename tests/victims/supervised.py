@@ -70,7 +70,9 @@ class Project:
         self.terminals: list[Terminal] = []
 
     def script(self, text: str, name: str = "train.py") -> str:
-        (self.folder / name).write_text(textwrap.dedent(text))
+        path = self.folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(textwrap.dedent(text))
         return name
 
     def job(self, text: str, *script: str) -> None:

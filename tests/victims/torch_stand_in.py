@@ -3,8 +3,15 @@
 from __future__ import annotations
 
 from side_by_side import SideBySide
+from supervised import Project
 
-TORCH = "import time; time.sleep(1.1)\nfrom torch.optim import optimizer"
+TORCH = """
+    import colorsys, time
+    try: import triton
+    except ImportError: pass
+    time.sleep(1.1)
+    from torch.optim import optimizer
+"""
 OPTIMIZER = """
     import types
     hooks = []
@@ -30,7 +37,7 @@ CRASHES = """
 """
 
 
-def stand_in_torch(runs: SideBySide) -> str:
+def stand_in_torch(runs: SideBySide | Project) -> str:
     """Write it beside a script, and return the folder for PYTHONPATH."""
     runs.script(TORCH, "theirs/torch/__init__.py")
     runs.script("", "theirs/torch/optim/__init__.py")

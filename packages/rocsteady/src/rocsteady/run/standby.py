@@ -71,6 +71,7 @@ class Ready(Value, frozen=True, kw_only=True):
     against: str
     seconds: float
     names: tuple[str, ...]  # of all top-level modules that it has
+    missing: tuple[str, ...]  # of those that it looked for and did not find
     path: tuple[str, ...]  # on which it found them
     arguments: int  # words of its command that are the script's
 
@@ -85,6 +86,7 @@ class _Started:
     run_id: str
     terminal: TerminalUse
     pid: int
+    ahead: tuple[str, ...] = ()  # what a standby had imported for it
     first_step: float | None = None
     considered: bool = False
 
@@ -98,6 +100,8 @@ class _Waiting:
     command: tuple[str, ...]
     environment: Mapping[str, str]
     run_id: str
+    folder: Path
+    imports: tuple[str, ...]
     files: Mapping[str, tuple[int, int]]
     path: Sequence[str]
     seconds: float  # that the imports took in the attempt
@@ -150,8 +154,10 @@ class Standby:
     ) -> AttemptProcesses:
         """Start an attempt."""
         whole = {**environment, **launch.environment}
+        ahead = self._waiting.imports if self._waiting is not None else ()
         child = self._take(launch, whole, run_id, log, on_output, log_rules)
         if child is None:
+            ahead = ()
             with contextlib.suppress(KeyError, OSError):
                 (Path(environment[wire.PAGES]) / wire.STANDBY_WANTED).touch()
             child = self._engine(
@@ -171,6 +177,7 @@ class Standby:
             run_id=run_id,
             terminal=terminal,
             pid=child.pid,
+            ahead=ahead,
         )
         return child
 
@@ -227,6 +234,13 @@ class Standby:
         ahead = []
         for each in imports:
             self._seconds[each.name] = max(each.seconds, self._seconds.get(each.name, 0.0))
+            if each.against and each.name in attempt.ahead:
+                self._given_up = True
+                self._announcer.say(
+                    f"{each.against}, and did not in the attempt before: {each.name} was imported"
+                    " earlier and has not seen it. Leave out --standby for this script."
+                )
+                return
             if each.against:
                 self._announcer.note(f"standby without {each.name}: {each.against}.")
                 break
@@ -278,6 +292,8 @@ class Standby:
             command=attempt.command,
             environment=environment,
             run_id=run_id,
+            folder=attempt.folder,
+            imports=tuple(each.name for each in ahead),
             files={path: about for each in ahead[::-1] for path, about in each.files.items()},
             path=ahead[-1].path,
             seconds=sum(self._seconds[each.name] for each in ahead),
@@ -345,21 +361,33 @@ def _against(waiting: _Waiting, command: Sequence[str]) -> str:
     for path, about in waiting.files.items():
         if _stamp(path) != tuple(about):
             return f"{path} was edited"
-    for folder in set(waiting.path) - set(ready.path):
-        if shadowing := shadows(Path(folder), ready.names):
+    for folder in moved_ahead(ready.path, waiting.path):
+        if shadowing := shadows(waiting.folder / folder, ready.names, ready.missing):
             return f"{shadowing} would be imported instead"
     return ""
 
 
-def shadows(folder: Path, names: Sequence[str]) -> str:
-    """Return a module in a folder of the script's that has the name of one imported already."""
+def moved_ahead(before: Sequence[str], now: Sequence[str]) -> list[str]:
+    """Return the folders in which a module is looked for earlier than before."""
+    return [
+        folder
+        for position, folder in enumerate(now)
+        if folder not in before or not {*before[: before.index(folder)]} <= {*now[:position]}
+    ]
+
+
+def shadows(folder: Path, names: Sequence[str], missing: Sequence[str]) -> str:
+    """Return what in a folder of the script's has the name of a module looked for already."""
+    if folder.is_file():
+        return str(folder)  # an archive of modules
     try:
-        found = {path.name.partition(".")[0]: path for path in folder.iterdir()}
+        found = sorted(folder.iterdir())
     except OSError:
         return ""
-    for name in found.keys() & set(names):
-        path = found[name]
-        if path.suffix in (".py", ".so") or (path / "__init__.py").exists():
+    for path in found:
+        name = path.name.partition(".")[0]
+        is_module = path.suffix in (".py", ".pyc", ".so") or (path / "__init__.py").exists()
+        if (name in names and is_module) or (name in missing and (is_module or path.is_dir())):
             return str(path)
     return ""
 

@@ -41,7 +41,8 @@ WATCHED = {
 IMPORT_MACHINERY = "<frozen importlib._bootstrap_external>"
 ORDER = os.path.join(HERE, "standby")
 IS_STANDBY = os.path.exists(ORDER)  # it may not reach the script before its turn, whatever happens
-HELD: "dict[str, ModuleType]" = {}  # imported by a standby, and not yet by the script
+HELD: "dict[str, Any]" = {}  # imported by a standby, and not yet by the script
+ASKED: "set[str]" = set()  # what a standby looked for, found or not
 
 
 def note(what: str, error: BaseException) -> None:
@@ -68,6 +69,8 @@ class Finder:
         target: "ModuleType | None" = None,
     ) -> "ModuleSpec | None":
         """Answer ``import``: None, which is "ask the next one", for all but the few."""
+        if tellings and path is None:
+            ASKED.add(name)
         if name in WATCHED:
             return self._watched(name, path, target)
         if name == INSIDE:
@@ -125,12 +128,12 @@ def wrap(name: str, loader: "Any") -> None:
 
 def held(name: str) -> "ModuleSpec | None":
     """Have what was imported already found as if it were only now."""
-    module = HELD[name]
+    module: ModuleType = HELD[name].module
     spec = module.__spec__
     loader: Any = spec and spec.loader
 
     def exec_module(module: "ModuleType") -> None:
-        del HELD[name]
+        HELD.pop(name).show()
         WATCHED.discard(name)
         del loader.create_module, loader.exec_module
         tell("before", name, module)
@@ -145,7 +148,7 @@ def stand_by() -> None:
     try:
         inside = __import__(INSIDE + ".standby", fromlist=["standby"])
         tellings.append("after")
-        HELD.update(inside.wait(ORDER))
+        HELD.update(inside.wait(ORDER, ASKED))
         WATCHED.update(HELD)
         tellings.clear()
     except BaseException as error:

@@ -11,7 +11,7 @@ import json
 import os
 import sys
 import time
-from types import ModuleType
+from types import BuiltinFunctionType, ModuleType
 from typing import Any
 
 from . import wire
@@ -23,9 +23,11 @@ ROOTS = ("torch", "torch._dynamo")
 # Packages with libraries of their own that may be loaded on the way: numpy starts OpenBLAS's
 # threads, as it does in any attempt; the others compute only.
 KNOWN_LIBRARIES = ("torch", "functorch", "numpy", "markupsafe", "yaml", "_yaml", "psutil")
+RELATED = ("functorch",)  # imports torch, and is imported by it
 DEVICES = ("/dev/kfd", "/dev/dri", "/dev/nvidia", "/dev/accel")
 DEFAULT_FILTERS = 5  # of warnings, beside those that -W asks for
 SET_BY_PYTHON = "LC_CTYPE"  # in the C locale
+MADE_BY_OTHERS = ("__main__", "__mp_main__", "cython_runtime", "_cython_")  # modules without a file
 MOST_FILES = 2000
 
 
@@ -35,13 +37,15 @@ class Preload:
     def __init__(self) -> None:
         self._imports: list[dict[str, Any]] = []
         self._libraries: set[str] = set()
+        self._environment: dict[str, str] = {}
         self._began = 0.0
 
     def begins(self, name: str, module: ModuleType) -> None:
         """Be told that one of ROOTS is about to be run."""
         if not _is_wanted():
             return
-        self._libraries, self._began = _libraries(), time.monotonic()
+        self._libraries, self._environment = _libraries(), dict(os.environ)
+        self._began = time.monotonic()
         against = _against()
         if name == ROOTS[0] and (others := self._libraries.difference(KNOWN_LIBRARIES)):
             against = against or f"{min(others)} is imported before torch"
@@ -52,16 +56,19 @@ class Preload:
             "seconds": 0.0,
             "path": [*sys.path],
             "finders": finders(),
-            "files": _own_files(),
+            "files": _own_files() | _installed(module),
         })  # fmt: skip
         self._leave()
 
-    def ends(self, name: str) -> None:
+    def ends(self, name: str, module: ModuleType) -> None:
         if not self._imports or self._imports[-1]["name"] != name:
             return
         last = self._imports[-1]
         last["seconds"] = time.monotonic() - self._began
         imported_filters[:] = _filters()
+        last["files"] |= _installed(module)  # its first import may have made a __pycache__
+        imported_modules.update(_made_modules())
+        imported_environment.update(changes(self._environment, dict(os.environ)))
         if others := _libraries() - self._libraries - set(KNOWN_LIBRARIES):
             last["against"] = last["against"] or f"it loads libraries of {min(others)}"
         self._leave()
@@ -77,19 +84,62 @@ def _is_wanted() -> bool:
 
 def _against() -> str:
     """Return what the script has changed by now that an import ahead of it would not see."""
-    first = given_environment or _environment_at_start()
-    now = dict(os.environ)
-    for name in {**first, **now}:
-        if first.get(name) != now.get(name) and not (name == SET_BY_PYTHON and name not in first):
-            return f"the script sets {name} first"
     monitoring = getattr(sys, "monitoring", None)
     tools = [monitoring.get_tool(number) for number in range(6)] if monitoring else []
-    if sys.gettrace() or sys.getprofile() or any(tools):
-        return "a debugger or profiler is on"
-    if None in sys.modules.values():
-        return "the script forbids an import first"
-    if os.sched_getaffinity(0) != os.sched_getaffinity(os.getppid()):
-        return "the script chooses its processors first"
+    by_process = (
+        "a debugger or profiler is on"
+        if sys.gettrace() or sys.getprofile() or any(tools)
+        else "the script replaces its output first"  # torch's loggers write to what is there
+        if sys.stdout is not sys.__stdout__ or sys.stderr is not sys.__stderr__
+        else "the script chooses its processors first"
+        if os.sched_getaffinity(0) != os.sched_getaffinity(os.getppid())
+        else "the script chooses how libraries are loaded first"
+        if sys.getdlopenflags() != os.RTLD_NOW
+        else "the script starts other processes first"
+        if _has_children()
+        else ""
+    )
+    return _against_variables() or by_process or _against_modules() or _against_filters()
+
+
+def _against_variables() -> str:
+    first = given_environment or _environment_at_start()
+    for name, value in changes(first, dict(os.environ)).items():
+        by_python = name == SET_BY_PYTHON and name not in first
+        by_torch = name in imported_environment and imported_environment[name] == value
+        if not by_python and not by_torch:
+            return f"the script sets {name} first"
+    return ""
+
+
+def _against_modules() -> str:
+    if made := _made_modules() - imported_modules:
+        return f"the script replaces {min(made)} first"
+    if not isinstance(__import__, BuiltinFunctionType):
+        return "the script has an import of its own"
+    logging: Any = sys.modules.get("logging")
+    if logging and logging.getLoggerClass() is not logging.Logger:
+        return "the script chooses its loggers first"
+    if "logging.config" in sys.modules:  # by default it silences the loggers that exist by then
+        return "the script configures logging first"
+    return ""
+
+
+def _made_modules() -> set[str]:
+    """Return the names under which something was put that no file was imported for."""
+    modules: dict[str, Any] = dict(sys.modules)
+    return {
+        name
+        for name, module in modules.items()
+        if (module is None or (type(module) is ModuleType and module.__spec__ is None))
+        and not name.startswith(MADE_BY_OTHERS)
+    }
+
+
+def _against_filters() -> str:
+    warnings = sys.modules.get("warnings")
+    if warnings and len(warnings.filters) < DEFAULT_FILTERS + len(sys.warnoptions):
+        return "the script removes filters of warnings first"
     for entry in _filters():
         _action, message, _category, module, _line = entry
         if message is None and module is None and entry not in imported_filters:
@@ -97,8 +147,26 @@ def _against() -> str:
     return ""
 
 
+def _has_children() -> bool:
+    """Whether a process was started that lives; it would be a copy of what was imported ahead."""
+    lists = [f"/proc/self/task/{thread}/children" for thread in os.listdir("/proc/self/task")]
+    for path in filter(os.path.exists, lists):  # some kernels have no such list
+        with open(path, encoding="ascii") as stream:
+            if stream.read():
+                return True
+    return False
+
+
 imported_filters: list[Any] = []  # that the imports brought themselves
+imported_modules: set[str] = set()  # that the imports made themselves
+imported_environment: dict[str, str | None] = {}  # that the imports changed themselves
 given_environment: dict[str, str] = {}  # of a standby, by its turn
+
+
+def changes(before: dict[str, str], now: dict[str, str]) -> dict[str, str | None]:
+    """Return the variables that differ, with their new values; None: there is none now."""
+    names = before.keys() | now.keys()
+    return {name: now.get(name) for name in names if before.get(name) != now.get(name)}
 
 
 def _environment_at_start() -> dict[str, str]:
@@ -115,7 +183,8 @@ def _filters() -> list[Any]:
 
 def finders() -> list[str]:
     """Name who is asked for modules, but for ourselves."""
-    named = [getattr(finder, "__name__", type(finder).__name__) for finder in sys.meta_path]
+    asked = (*sys.meta_path, *sys.path_hooks)
+    named = [getattr(finder, "__name__", type(finder).__name__) for finder in asked]
     return [name for name in named if name != "Finder"]
 
 
@@ -139,15 +208,47 @@ def _own_files() -> dict[str, list[int]]:
             continue
         whole = os.path.abspath(origin)
         if not whole.startswith(installed) and "_rocsteady_inside" not in whole:
-            try:
-                about = os.stat(whole)
-            except OSError:
-                continue
-            found[whole] = [about.st_mtime_ns, about.st_size]
+            found |= _stamp(whole)
     return found
 
 
-def wait(order: str) -> dict[str, ModuleType]:
+def _installed(module: ModuleType) -> dict[str, list[int]]:
+    """Return the folder that a package was installed in: it changes with any installation."""
+    return _stamp(os.path.dirname(os.path.dirname(module.__file__ or "")))
+
+
+def _stamp(path: str) -> dict[str, list[int]]:
+    try:
+        about = os.stat(path)
+    except OSError:
+        return {}
+    return {path: [about.st_mtime_ns, about.st_size]}
+
+
+class Held:
+    """One of ROOTS that was imported ahead, out of sight until the script imports it."""
+
+    def __init__(self, name: str, variables: dict[str, str | None]) -> None:
+        self.module = sys.modules[name]
+        self._name, self._variables = name, variables
+        self._parts: dict[str, ModuleType] = {}
+
+    def hide(self) -> None:
+        """Take it and its parts away: whoever imports one of these imports this first."""
+        names = (self._name, *RELATED) if self._name == ROOTS[0] else (self._name,)
+        for name in [*sys.modules]:
+            if name in names or name.startswith(tuple(f"{each}." for each in names)):
+                self._parts[name] = sys.modules.pop(name)
+        above, _, last = self._name.rpartition(".")
+        if above:
+            vars(sys.modules[above]).pop(last, None)
+
+    def show(self) -> None:
+        sys.modules.update(self._parts)
+        set_environment(self._variables)
+
+
+def wait(order: str, asked_for: set[str]) -> dict[str, Held]:
     """Import what the order names, report it, block; give the modules once it is our turn."""
     os.rename(order, order + wire.TAKEN)  # whoever is started from here on is no standby
     with open(order + wire.TAKEN, encoding="utf-8") as stream:
@@ -155,20 +256,25 @@ def wait(order: str) -> dict[str, ModuleType]:
     first = dict(os.environ)
     began = time.monotonic()
     served, lowered = finders(), _at_low_priority()
+    against = "" if served == asked["finders"] else "imports are served by others"
+    held: dict[str, Held] = {}
     for name in asked["imports"]:
+        if name in sys.modules:
+            against = against or f"{name} is imported before the script"
+        before = dict(os.environ)
         __import__(name)
-    held = {name: sys.modules[name] for name in asked["imports"]}
+        held[name] = Held(name, changes(before, dict(os.environ)))
     for output in (sys.stdout, sys.stderr):  # the supervisor looks whether anything was printed
         if output is not None:
             output.flush()
-    against = "" if served == asked["finders"] else "imports are served by others"
     against = against or _unlike(asked, held)
-    names = sorted({name.partition(".")[0] for name in sys.modules})
+    names = {name.partition(".")[0] for name in sys.modules} - {"__main__"}
     report = {
         "version": wire.IMPORTS_VERSION,
         "against": against,
         "seconds": time.monotonic() - began,
-        "names": names,
+        "names": sorted(names),
+        "missing": sorted(asked_for - names - {"__main__"}),
         "path": [*sys.path],
         "arguments": len(sys.argv) - 1,
     }
@@ -177,36 +283,32 @@ def wait(order: str) -> dict[str, ModuleType]:
         os._exit(0)
     with open(asked["turn"], encoding="utf-8") as stream:  # blocks until the supervisor opens it
         turn = json.load(stream)
-    _set_environment({**first, **turn["environment"]})
+    set_environment({**dict.fromkeys(os.environ), **first, **turn["environment"]})
     given_environment.update(os.environ)
     _take_arguments(asked["command"], turn["command"])
     imported_filters[:] = _filters()
+    imported_modules.update(_made_modules())
     if lowered:
         _at_usual_priority()
-    for name in sorted(held, reverse=True):  # inner ones first
-        del sys.modules[name]
-        above, _, last = name.rpartition(".")
-        if above:
-            vars(sys.modules.get(above) or held[above]).pop(last, None)
+    for name in reversed(held):  # inner ones first
+        held[name].hide()
     return held
 
 
-def _set_environment(wanted: dict[str, str | None]) -> None:
-    """Undo what the imports have set, and set what belongs to this attempt."""
-    for name in [*os.environ]:
-        if wanted.get(name) is None:
-            del os.environ[name]
+def set_environment(wanted: dict[str, str | None]) -> None:
     for name, value in wanted.items():
-        if value is not None and os.environ.get(name) != value:
+        if value is None:
+            os.environ.pop(name, None)
+        elif os.environ.get(name) != value:
             os.environ[name] = value
 
 
-def _unlike(asked: dict[str, Any], held: dict[str, ModuleType]) -> str:
+def _unlike(asked: dict[str, Any], held: dict[str, Held]) -> str:
     """Return why this process is not what the attempt was at the same point."""
     import site  # noqa: PLC0415 - imported long since, but by -S
 
-    for name, module in held.items():
-        if getattr(module.__spec__, "origin", "") != asked["imports"][name]:
+    for name, origin in asked["imports"].items():
+        if getattr(held[name].module.__spec__, "origin", "") != origin:
             return f"{name} is another one"
     if site.ENABLE_USER_SITE and _exists("usercustomize"):
         return "there is a usercustomize"

@@ -52,7 +52,7 @@ def before(name: str, module: ModuleType) -> None:
 
 def after(name: str, module: ModuleType) -> None:
     if name in ROOTS:
-        _carefully(lambda: preload.ends(name))
+        _carefully(lambda: preload.ends(name, module))
     hook = _HOOKS.get(name)
     try:
         if hook is not None:
