@@ -312,6 +312,7 @@ def test_what_was_there_before_a_run_stays_with_a_job_file(tmp_path: Path) -> No
     checkpoints = Checkpoints(job, tmp_path, tmp_path / ".rocsteady", None, began=900.0)
 
     assert not checkpoints.take_stock(cast("Any", SimpleNamespace()))
+    checkpoints.continue_from(700.0)
     assert (tmp_path / "out/checkpoint-40").exists()
 
 

@@ -110,7 +110,16 @@ TRAINERS = (
     ),
     Trainer("Lightning", "lightning", "python train.py", "lightning", "checkpoints/*.ckpt", 180),
     Trainer("MONAI", "lightning", "python train.py", "monai", "checkpoint_epoch_*.pt", 90),
-    Trainer("submitit", "lightning", "python submit.py", "submitit", "last.pt", 150, loader=False),
+    Trainer(
+        "submitit",
+        "lightning",
+        "python submit.py",
+        "submitit",
+        "last.pt",
+        150,
+        loader=False,
+        faults="kill@45,segv@90",  # it handles signals, so that a hang is left alone for 5 minutes
+    ),
     Trainer(
         "Ultralytics",
         "ultralytics",

@@ -124,7 +124,8 @@ class Checkpoints:
     def continue_from(self, since: float) -> None:
         """Let a new run go on from what an earlier one has written since then."""
         self._since = since
-        self.take_stock()
+        if self.job.resume is None:  # of the earlier run's named ones none is moved: it may go on
+            self.take_stock()
         self._origin = Origin(before=find_checkpoints(self.job.resume, self.folder))
 
     @property
