@@ -128,6 +128,8 @@ def test_the_end_of_what_was_printed_is_kept(tmp_path: Path) -> None:
             ("out/checkpoint-*",),
             (),
         ),
+        (("ds/global_step20/mp_rank_00_model_states.pt", "ds/latest"), ("ds",), ()),  # DeepSpeed
+        (("global_step20/states.pt", "latest"), ("global_step*",), ()),
         (("c/step-000000120/rank-0.safetensors",), ("c/step-*",), ()),
         (("logs/version_0/checkpoints/a.ckpt",), ("logs/version_*/checkpoints/a.ckpt",), ()),
         (("run7/checkpoints/a.pt",), ("run7/checkpoints/a.pt",), ()),  # run7 was there before

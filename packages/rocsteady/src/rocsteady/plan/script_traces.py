@@ -20,6 +20,7 @@ from rocsteady.model import Value
 from rocsteady.probe.folders import read_folder_tree
 from rocsteady.probe.scratch import Scratch
 from rocsteady.run.attempt_end import AttemptEnd
+from rocsteady.run.job.done_when import POINTER
 from rocsteady.run.job.values import Resume
 from rocsteady.run.progress import StepTimes
 from rocsteady.run.script_resume import resume_of
@@ -238,7 +239,11 @@ def _written(folder: Path, since: float) -> Iterator[PurePosixPath]:
 def _there_before(project: Path) -> Iterator[str]:
     """Yield patterns of files that earlier runs have left where checkpoints usually are."""
     files = (PurePosixPath(Path(path).as_posix()) for path, _ in read_folder_tree(project).files())
-    named = (path for path in files if _is_in_usual_folder(path) or _is_checkpoint(path.parent))
+    named = (
+        path
+        for path in files
+        if _is_in_usual_folder(path) or _is_checkpoint(path.parent) or path.name == POINTER
+    )
     yield from _apart(named, project)[0]
 
 
@@ -253,9 +258,12 @@ def _apart(
     """Separate checkpoints, as patterns, from other files with weights."""
     checkpoints: dict[str, None] = {}
     models: dict[str, None] = {}
-    for path in written:
+    paths = tuple(written)
+    with_pointer = {path.parent for path in paths if path.name == POINTER} - {PurePosixPath()}
+    for path in paths:
         folder = next((each for each in reversed(path.parents) if _is_checkpoint(each)), None)
         if folder is not None:
+            folder = folder.parent if folder.parent in with_pointer else folder
             checkpoints[_pattern(folder, project)] = None
         elif _is_in_usual_folder(path):
             checkpoints[_pattern(path, project)] = None
