@@ -26,7 +26,7 @@ if os.name == "nt":
     pytest.skip("runs are of POSIX; Windows is unconfirmed", allow_module_level=True)
 
 from markdown_it import MarkdownIt
-from slurm_cluster import cluster, missing
+from slurm_cluster import Cluster, cluster, missing
 from supervised import Project, until
 from torch_alone import PATH_FILE, link_torch
 
@@ -41,6 +41,12 @@ JOBS = ("predator_prey", "futures", "detector", "eeg")
 NEEDED = {"predator_prey": {"numpy", "matplotlib"}, "futures": {"numpy", "matplotlib"}}
 NEEDED |= {"detector": {"numpy", "matplotlib"}, "eeg": {"numpy", "matplotlib", "mne"}}
 TORCH_LINE = re.compile(r"^python3 -m pip install (?!-c ).*\btorch\b.*$", re.MULTILINE)
+OVER = ("COMPLETED", "FAILED", "CANCELLED")  # a job of Slurm
+LONGER = {  # than the small size, where that ends before a second start
+    "predator_prey": ("--checkpoint_every", "1"),
+    "futures": ("--epochs", "500", "--checkpoint_every", "20"),
+    "detector": ("--epochs", "100"),
+}
 WITHIN = 900.0  # seconds: on a busy machine, an installation takes its time
 
 
@@ -58,7 +64,7 @@ class Place:
             "PATH": f"{self.bin}:/usr/bin:/bin",
             "OMP_NUM_THREADS": "1",
             # Half of the time: what is not imported is not compiled, what was fetched is kept.
-            "PIP_NO_COMPILE": "1",
+            "PIP_NO_COMPILE": "0",  # pip takes it for the value of --compile
             "PIP_CACHE_DIR": str(Path.home() / ".cache" / "pip"),
         }
         del self.environment["PYTHONDONTWRITEBYTECODE"]
@@ -126,8 +132,7 @@ class Place:
         def step() -> int:
             over = ended()  # before looking: a run may have ended well in between
             time.sleep(1.0)
-            known = self.runs() if (self.folder / ".rocsteady").exists() else []
-            found = max((line["step"] or 0 for line in known), default=0)
+            found = max((line["step"] or 0 for line in self.known()), default=0)
             assert found or not over, why()
             return found
 
@@ -137,6 +142,10 @@ class Place:
     def runs(self) -> list[dict[str, Any]]:
         """Return the runs in the folder."""
         return list(json.loads(self.rocsteady("status", "--json"))["runs"])
+
+    def known(self) -> list[dict[str, Any]]:
+        """Return the runs in the folder, the last one first; before the first there are none."""
+        return self.runs() if (self.folder / ".rocsteady").exists() else []
 
     def rocsteady(self, *words: str) -> str:
         """Carry out a command beside the run."""
@@ -215,11 +224,35 @@ def slurm(place: Place) -> None:
     (folder := place.project.home / "slurm").mkdir()
     with cluster(folder) as made:
         made.environment |= {"HOME": str(place.project.home), "OMP_NUM_THREADS": "1"}
-        number = made.submit(file)
-        over = ("COMPLETED", "FAILED", "CANCELLED")
-        log = place.folder / f"{file.stem}-{number}.log"
-        place.stop_after_a_step(lambda: made.job(number).get("JobState") in over, log)
-        made.until(number, *over)
+        submitted(place, made, file)
+        submitted(place, made, file)
+
+
+def submitted(place: Place, made: Cluster, file: Path) -> None:
+    """Submit a batch file; stop its run when it has gone on from where the one before had saved."""
+    before, runs, number = newest(place), len(place.known()), made.submit(file)
+    log = place.folder / f"{file.stem}-{number}.log"
+
+    def why() -> str:
+        return log.read_text(errors="replace")[-4000:] if log.exists() else made.log()
+
+    def trained() -> bool:
+        assert made.job(number)["JobState"] not in OVER, why()
+        known = place.known()
+        goes_on = len(known) > runs and (known[0]["step"] or 0) > before
+        return goes_on and newest(place) > 0
+
+    until(trained, WITHIN, why)
+    place.rocsteady("stop", place.runs()[0]["run"]["name"])
+    made.until(number, *OVER)
+    (attempt,) = json.loads(place.rocsteady("report", "--json"))["attempts"]
+    assert attempt["first_step"] > before, why()
+
+
+def newest(place: Place) -> int:
+    """Return the step of the newest checkpoint; 0 before there is one."""
+    saved = place.folder.glob("output/checkpoints/step-*.pt")
+    return max((int(path.stem.removeprefix("step-")) for path in saved), default=0)
 
 
 def kubernetes(place: Place) -> None:
@@ -263,7 +296,7 @@ def exported(place: Place, job: str, target: str, torch_python: str) -> None:
     if (folder / "make_data.py").exists():
         place.run(f"{torch_python} make_data.py --preset small")
     project.program = (sys.executable, str(HERE / "recorded_here.py"), str(MACHINE))
-    command = ("--", "python", "train.py", "--preset", "small")
+    command = ("--", "python", "train.py", "--preset", "small", *LONGER.get(job, ()))
     project.environment["PATH"] = f"{Path(torch_python).parent}:{os.environ['PATH']}"
     planned = project.say("plan", "--no-trials", "--yes", *command)
     assert planned.code == 0, planned.err
