@@ -1,10 +1,11 @@
-"""Twelve training jobs of different kinds, for benchmarks/forecast.py. Needs torch.
+"""Fourteen training jobs of different kinds, for benchmarks/forecast.py. Needs torch.
 
     python benchmarks/forecast_jobs.py NAME --steps 1000 [--resume CHECKPOINT]
     python benchmarks/forecast_jobs.py NAME --time 8        print its steps a second, and no more
 
 Plain scripts in one file: one thread, seeded, nothing from rocsteady. Each saves a checkpoint SAVES
-times. One crashes and one hangs about half-way, once: a file in the folder says that it was so.
+times. One crashes and one hangs about half-way, once: a file in the folder says that it was so. Two
+crash again and again, one after so many steps of each process and one at random.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from torch.utils.data import DataLoader, Dataset
 SAVES = 20  # checkpoints in the whole job
 KEPT = 2  # of them at a time
 SKIPPED = 3  # first steps, when it is timed
+CRASHES = 7  # of a job that crashes often, about
 TELL_EVERY = 2.0  # seconds
 EPOCH, HELD_OUT = 150, 40  # steps from one validation to the next, and batches in it
 Batch = tuple[torch.Tensor, ...]
@@ -284,6 +286,28 @@ def crashes_once(steps: int) -> Work:
     return mlp(steps)._replace(after=after)
 
 
+def crashes_again(steps: int) -> Work:
+    """Crash after the same number of steps of each process, as a leak does."""
+    made = count(1)
+
+    def after(_step: int) -> None:
+        if next(made) > steps / CRASHES:
+            ctypes.string_at(0)
+
+    return mlp(steps)._replace(after=after)
+
+
+def crashes_at_random(steps: int) -> Work:
+    """Crash at any step, another one each time."""
+    dice = random.SystemRandom()
+
+    def after(_step: int) -> None:
+        if dice.random() < CRASHES / steps:
+            ctypes.string_at(0)
+
+    return language(steps)._replace(after=after)
+
+
 def hangs_once(steps: int) -> Work:
     """Let a loader process wait half-way for a lock that nobody gives back."""
     lock, size = multiprocessing.Lock(), 48
@@ -310,6 +334,8 @@ JOBS: dict[str, Callable[[int], Work]] = {
     "large-checkpoints": large_checkpoints,
     "crashes-once": crashes_once,
     "hangs-once": hangs_once,
+    "crashes-again": crashes_again,
+    "crashes-at-random": crashes_at_random,
 }
 
 
