@@ -305,6 +305,19 @@ def test_a_script_that_chooses_by_itself_finds_no_cut_one_with_a_job_file(
     assert newest.path == Path("out/checkpoint-20")
 
 
+def test_a_scripts_own_checkpoints_need_no_file_of_a_library(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(TRAINER)
+    for step, at in ((20, 1001), (40, 1002)):
+        saved(tmp_path / f"out/checkpoint-{step}/optimizer.pt", at=at)
+    job = Job(command=("python", "train.py"), resume=Resume(checkpoints=("out/checkpoint-*",)))
+    checkpoints = Checkpoints(job, tmp_path, tmp_path / ".rocsteady", None, began=900.0)
+
+    assert not checkpoints.take_stock(cast("Any", SimpleNamespace()))
+    newest = checkpoints.newest()
+    assert newest is not None
+    assert newest.path == Path("out/checkpoint-40")
+
+
 def test_what_was_there_before_a_run_stays_with_a_job_file(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(TRAINER)
     cut(saved(tmp_path / "out/checkpoint-40/optimizer.pt"), at=800)

@@ -191,7 +191,8 @@ class Checkpoints:
         """Return what the run has written and may be a checkpoint, the newest first."""
         outside = [checkpoints_in(folder, self._since) for folder in self._outside]
         found = [*own_checkpoints(self.folder, self._since), *chain.from_iterable(outside)]
-        found = [without_files(each, self.folder, self.method.complete) for each in found]
+        complete = self._complete([each.path for each in found])
+        found = [without_files(each, self.folder, complete) for each in found]
         return tuple(sorted(found, key=lambda each: each.written, reverse=True))
 
     def saved_in(self, saved: SavedFiles) -> None:
@@ -371,7 +372,22 @@ class Checkpoints:
             self._origin,
             self.avoid,
             self._judged,
-            complete=self.method.complete,
+            complete=self._complete(
+                [Path(each.path) for each in find_checkpoints(self.job.resume, self.folder)]
+            ),
+        )
+
+    def _complete(self, paths: Sequence[Path]) -> tuple[str, ...]:
+        """Return what a whole checkpoint has; with a job file, if any of these has it.
+
+        A script that imports a known library may write checkpoints of its own.
+        """
+        if self.method.how is not How.UNKNOWN:
+            return self.method.complete
+        return tuple(
+            each
+            for each in self.method.complete
+            if any((self.folder / path / Path(each).name).is_file() for path in paths)
         )
 
 
