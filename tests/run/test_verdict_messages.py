@@ -124,6 +124,19 @@ def test_a_hang_is_shown_once_and_known_again_by_its_place_and_step() -> None:
     ]
 
 
+def test_a_hang_of_another_rank_at_the_same_line_is_not_the_same_again() -> None:
+    heard = Heard()
+    verdict = Verdict(
+        condition=RunState.HUNG, why="", quiet=9.0, place="train.py:40 main", blame=LOCKED
+    )
+
+    for rank in (0, 1):
+        before = HangPlace("train.py:40 main", 7, (rank,))
+        VerdictMessages(cast("Announcer", heard), before=before).hung(verdict, 7)
+
+    assert heard.events == [Quiet(verdict=verdict, step=7, again=again) for again in (False, True)]
+
+
 def test_evidence_is_said_only_if_it_says_more() -> None:
     heard = Heard()
     teller = VerdictMessages(cast("Announcer", heard))

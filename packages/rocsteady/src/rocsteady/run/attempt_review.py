@@ -29,7 +29,7 @@ from rocsteady.model import Failure, FailureKind, Next, Outcome
 from rocsteady.run.attempt_end import AttemptEnd, is_failure, without_stopped_line
 from rocsteady.run.backoff import Backoff, held_by_others, in_detail
 from rocsteady.run.checkpoints import Checkpoints
-from rocsteady.run.context import AttemptContext, HangPlace, RunSpec, Services
+from rocsteady.run.context import AttemptContext, HangPlace, RunSpec, Services, hang_place
 from rocsteady.run.deadline_monitor import DeadlineMonitor
 from rocsteady.run.events import Crashed
 from rocsteady.run.job.resume import Checkpoint
@@ -102,7 +102,7 @@ class AttemptReview:
         self._gpu_failed, self._unsaid = False, None
         self.hung = None
         if end.found is not None and end.found.verdict.place:
-            self.hung = HangPlace(end.found.verdict.place, end.last_step)
+            self.hung = hang_place(end.found.verdict, end.last_step)
             self.hangs_at[self.hung.place] = self.hangs_at.get(self.hung.place, 0) + 1
         for applied in end.applied:
             if (

@@ -13,6 +13,7 @@ from rocsteady_train.inside import wire
 from rocsteady.doctor.knowledge.reader import Knowledge, load_knowledge
 from rocsteady.doctor.knowledge.waits import WaitKnowledge, load_waits
 from rocsteady.hangs.phase_history import PhaseHistory
+from rocsteady.hangs.verdict import Verdict
 from rocsteady.model import Strategy, Value
 from rocsteady.run.announcer import Announcer
 from rocsteady.run.injection import Injection
@@ -83,6 +84,13 @@ class HangPlace(NamedTuple):
 
     place: str
     step: int | None
+    ranks: tuple[int, ...] = ()  # that stand out
+
+
+def hang_place(verdict: Verdict, step: int | None) -> HangPlace:
+    """Return where a verdict says that a run hung, at a step."""
+    ranks = verdict.blame.ranks if verdict.blame else ()
+    return HangPlace(verdict.place, step, tuple(each.rank for each in ranks))
 
 
 class AttemptContext(Value, frozen=True, kw_only=True):

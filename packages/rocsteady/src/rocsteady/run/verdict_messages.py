@@ -10,7 +10,7 @@ from rocsteady.hangs.values import Heartbeat
 from rocsteady.hangs.verdict import Verdict
 from rocsteady.model import Blame, RunState, Sign, Strategy
 from rocsteady.run.announcer import Announcer
-from rocsteady.run.context import AttemptContext, HangPlace
+from rocsteady.run.context import AttemptContext, HangPlace, hang_place
 from rocsteady.run.events import Moving, Quiet
 
 WORTH_NOTING = 4.0  # seconds: shorter pauses are inspected without a word
@@ -105,7 +105,7 @@ class VerdictMessages:
         if self._said is RunState.HUNG:
             return
         self._inspecting, self._said = True, RunState.HUNG
-        again = bool(verdict.place) and HangPlace(verdict.place, step) == self._before
+        again = bool(verdict.place) and hang_place(verdict, step) == self._before
         self._announcer.show(Quiet(verdict=verdict, step=step, again=again, observe=self._observe))
 
     def blamed(self, found: Blame | None, before: Blame | None) -> None:
