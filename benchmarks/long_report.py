@@ -151,7 +151,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as made:
         project = Path(made)
         write(project)
-        size = sum(path.stat().st_size for path in project.glob(".rocsteady/store.db*"))
+        size = sum(path.stat().st_size for path in project.glob(".rocsteady/journal.db*"))
         rocsteady = [sys.executable, "-m", "rocsteady"]
         page = project / "page.html"
         report = processor_seconds([*rocsteady, "report", "-o", str(page)], project)

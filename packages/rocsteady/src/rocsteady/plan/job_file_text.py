@@ -273,7 +273,7 @@ def job_text(draft: Draft) -> str:
 def _seen(result: TrialResult) -> Iterator[str]:
     pace = result.pace
     if pace is not None:
-        unit = "steps" if result.watched.counted else "counts of its own"
+        unit = "steps" if result.watched.counted else "steps, as the script prints them,"
         yield (
             f"{pace.rate:.3g} {unit} per second ({pace.low:.3g} to {pace.high:.3g}, 90 %),"
             f" after {duration(pace.starting)} of startup"
