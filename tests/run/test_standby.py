@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import time
+import xml.dom
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -265,6 +266,45 @@ def test_an_import_that_opens_a_device_ends_it(waiting: Waiting) -> None:
 
     assert report is not None
     assert "/dev/zero" in str(report["against"])
+    process.end()
+    waiting.process = None
+    assert not (waiting.runs.folder / "ran").exists()
+
+
+def test_whoever_imports_a_part_imports_the_whole(waiting: Waiting) -> None:
+    script = waiting.runs.script("""
+        import sys
+        print("xml.dom" in sys.modules, "xml.dom.domreg" in sys.modules)
+        from xml.dom.domreg import registered
+        print("xml.dom" in sys.modules, sys.modules["xml.dom"].domreg.registered is registered)
+    """)
+    waiting.order["imports"] = {"xml.dom": xml.dom.__file__}
+
+    assert both(waiting, PYTHON, script).code == 0
+
+
+def test_a_variable_that_an_import_sets_is_set_when_the_script_imports_it(waiting: Waiting) -> None:
+    script = waiting.runs.script("""
+        import os
+        print("BY_IT" in os.environ)
+        import sets
+        print(os.environ["BY_IT"])
+    """)
+    sets = waiting.runs.script("import os; os.environ['BY_IT'] = '1'", "theirs/sets.py")
+    waiting.order["imports"] = {"sets": sets}
+
+    both(waiting, PYTHON, script, PYTHONPATH=str(waiting.runs.folder / "theirs"))
+
+
+def test_what_the_users_sitecustomize_imports_is_not_imported_ahead(waiting: Waiting) -> None:
+    script = waiting.runs.script("open('ran', 'w')")
+    waiting.runs.script(f"import {AHEAD}", "theirs/sitecustomize.py")
+
+    process = waiting.start(PYTHON, script, PYTHONPATH=str(waiting.runs.folder / "theirs"))
+    report = waiting.ready()
+
+    assert report is not None
+    assert report["against"]
     process.end()
     waiting.process = None
     assert not (waiting.runs.folder / "ran").exists()

@@ -20,10 +20,10 @@ TRAINS = """
     import signal, sys, time
     from torch.optim import optimizer
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-    print("training", flush=True)
-    while True:
+    for step in range(100_000):
         optimizer.step()
         time.sleep(0.02)
+        if step % 10 == 0: print("training", flush=True)
 """
 IMPORTS, WAITS = "site/standby.taken", "pages/*.ready"
 
@@ -51,7 +51,9 @@ def type_interrupt(_: Project, shell: Terminal) -> None:
 def suspend(_: Project, shell: Terminal) -> None:
     shell.type("\x1a")
     shell.wait_for("Stopped")
+    shown = shell.text.count("training")
     shell.type("fg\n")
+    until(lambda: shell.text.count("training") > shown, why=lambda: shell.text)
     shell.type("\x03")
 
 

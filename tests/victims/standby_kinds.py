@@ -292,7 +292,7 @@ KINDS = {
     "forks": first(FORKS, FORKED, used=False),
     "shadow": first("pass", files={"colorsys.txt": "", "colorsys.py": ""}, used=False),
     "looked for": first(
-        "pass", "import triton; print(triton)", files={"triton/x.py": ""}, used=False
+        "pass", "import triton; print([*triton.__path__])", files={"triton/x.py": ""}, used=False
     ),
     "archive": first("import sys; sys.path.insert(0, 'x.zip')", files={"x.zip": ""}, used=False),
     "edited": first("import torch", edits="train.py", used=False),
