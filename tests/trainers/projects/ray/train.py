@@ -2,6 +2,7 @@
 
 import os
 import tempfile
+import time
 
 import ray.train
 import ray.train.torch
@@ -33,6 +34,7 @@ def train(config):
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()
+        time.sleep(3)  # Ray's controller asks every 2 s, and notes the checkpoints only then
         with tempfile.TemporaryDirectory() as folder:
             saved = None
             if ray.train.get_context().get_world_rank() == 0:
