@@ -246,6 +246,7 @@ class Held:
     def show(self) -> None:
         sys.modules.update(self._parts)
         set_environment(self._variables)
+        imported_environment.update(self._variables)
 
 
 def wait(order: str, asked_for: set[str]) -> dict[str, Held]:
