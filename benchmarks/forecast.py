@@ -27,6 +27,7 @@ import sys
 import tempfile
 import threading
 import time
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -133,7 +134,7 @@ def try_out(folder: Path, wanted: float) -> tuple[Pace, float]:
     """Make a trial of so many seconds of steps; return the pace, and the seconds that it took."""
     memory = Memory(find_place(folder))
     try:
-        with Trials(folder, memory, print) as trials:
+        with Trials(folder, memory, partial(print, file=sys.stderr)) as trials:
             job = read_job(folder / FILE).job
             tried = trials.run(job, STRATEGY, Bounds(wanted=wanted, within=TRIAL))
             if not tried or tried[-1].pace is None:
