@@ -18,6 +18,7 @@ if sys.platform != "linux":
 
 from process_facts import ENDS, FACTS, SAYS, WORDS
 from side_by_side import Ended, SideBySide, as_a_shell, left_behind
+from standbys import CRASHES, Standbys
 from torch_stand_in import stand_in_torch
 
 from rocsteady.run.injection import Injection, inject, remove
@@ -378,3 +379,13 @@ def test_a_command_that_trains_in_another_process_has_none(
 
     assert (run.returncode, started) == (0, not launcher)
     assert left_behind(runs.name) == []
+
+
+@pytest.mark.slow
+def test_what_torch_itself_sets_does_not_rule_out_the_next_one(tmp_path: Path) -> None:
+    standbys = Standbys(tmp_path)
+    script = standbys.runs.script(f"{CRASHES}    crash_if_asked()")
+
+    ended = standbys.watched(PYTHON, script, crashes=2, PYTHONPATH=stand_in_torch(standbys.runs))
+
+    assert (ended.code, standbys.used) == (0, 2), standbys.notes

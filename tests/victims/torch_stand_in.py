@@ -6,7 +6,8 @@ from side_by_side import SideBySide
 from supervised import Project
 
 TORCH = """
-    import colorsys, time
+    import colorsys, os, time
+    os.environ["SET_BY_TORCH"] = "1"
     try: import triton
     except ImportError: pass
     time.sleep(1.1)
