@@ -44,7 +44,7 @@ deadline = "2d"
             words="doctor env",
             lines=(
                 "Nothing on native Windows reads HSA_",
-                "HIP_LAUNCH_BLOCKING=1 is meant for debugging",
+                "Meant for debugging: every launch waits",
             ),
             code=1,
         ),

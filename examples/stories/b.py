@@ -41,7 +41,7 @@ deadline = "7d"
         ),
         Step(
             words="doctor env",
-            lines=("1 unknown, 3 no effect, 1 partly, 2 acts",),
+            lines=("unknown 1, no effect 3, partly 1, acts 2",),
             code=1,
         ),
         Step(

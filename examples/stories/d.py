@@ -31,7 +31,7 @@ deadline = "7d"
         Step(words="doctor", lines=("caching-off", "serialisation-left-on")),
         Step(
             words="doctor env",
-            lines=("No effect while PYTORCH_NO_HIP_MEMORY_CACHING is set", "3 harms, 1 cancelled"),
+            lines=("No effect while PYTORCH_NO_HIP_MEMORY_CACHING is set", "harms 3, cancelled 1"),
             code=1,
         ),
         Step(
