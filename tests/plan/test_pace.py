@@ -265,6 +265,16 @@ def test_long_work_takes_what_the_exact_formula_says(loss: FailureCost) -> None:
     assert found.failures == pytest.approx(failures, rel=0.01)
 
 
+def test_the_start_of_a_process_is_no_time_in_which_it_fails() -> None:
+    """A job that crashed 7 times in 210 steps and takes as long to start as to train."""
+    pace = Pace(steps=60, seconds=3.0, rate=20.0, low=18.0, high=22.0, starting=10.0)
+    seen = FailureHistory(failures=7, seconds=100.0, steps=210)
+
+    found = finish(pace, 210, history=seen, loss=FailureCost(again=7.0, interval=0.0), due=None)
+
+    assert found.failures == pytest.approx(7, rel=0.01)
+
+
 def test_what_was_seen_twice_outweighs_what_was_supposed() -> None:
     """Two hangs in 113 steps are 35,000 in 1.97 million, and not 119."""
     seen = FailureHistory(failures=2, seconds=3600.0, steps=113)

@@ -166,20 +166,19 @@ def finish(  # noqa: PLR0913 - all that it rests on
     ends, lost = [], []
     for _ in range(DRAWS):
         rate = pace.rate * math.exp(dice.gauss(0.0, spread))
-        work = pace.starting * math.exp(dice.gauss(0.0, START_DRIFT)) + left / rate
+        start = pace.starting * math.exp(dice.gauss(0.0, START_DRIFT))
         often = dice.gammavariate(shape, scale)
-        took = _took(dice, work, max(often, 1 / NEVER), loss)
+        took = start + _took(dice, left / rate, max(often, 1 / NEVER), loss)
         ends.append(min(setup + took, NEVER))
-        lost.append(1 - work / took if took > 0 else 0.0)
+        lost.append(1 - (start + left / rate) / took if took > 0 else 0.0)
     ends.sort()
     met = None if due is None else sum(end <= due for end in ends) / DRAWS
-    mean_work = pace.starting + left / pace.rate
     return Finish(
         seconds=ends[DRAWS // 2],
         early=ends[DRAWS // 20],
         late=ends[-DRAWS // 20],
         in_time=met,
-        failures=_failures(mean_work, usual, loss),
+        failures=_failures(left / pace.rate, usual, loss),
         lost=sum(lost) / DRAWS,
     )
 
