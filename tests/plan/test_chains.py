@@ -53,7 +53,7 @@ def brute_force(links: list[Tried], left: float, *, resumes: bool) -> list[End]:
 def by_end(found: list[End]) -> dict[float, float]:
     totals: dict[float, float] = {}
     for end in found:
-        if end.chance > 0:
+        if end.chance > 1e-300:  # less than that is lost by multiplying
             key = float(f"{end.seconds:.6g}")
             totals[key] = totals.get(key, 0.0) + end.chance
     return totals
