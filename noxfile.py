@@ -312,7 +312,7 @@ def build(session: nox.Session) -> None:
 def release(session: nox.Session) -> None:
     """Build what is published, twice; check it; install it as people do. The result is in dist/."""
     tools = ("build", "check-wheel-contents", "cyclonedx-bom", "hatchling>=1.27", "twine")
-    _install(session, *tools, "--group", "test", *CHECKOUT)
+    _install(session, *tools, "pipx", "uv>=0.8", "--group", "test", *CHECKOUT)
     _check_versions(session)
     dist, elsewhere = HERE / "dist", Path(session.create_tmp()) / "again"
     for folder in (dist, elsewhere):
@@ -380,28 +380,23 @@ def _install_as_people_do(session: nox.Session, dist: Path) -> None:
         session.run(*words, external=True, env=env, success_codes=DOCTOR_ENDS_WITH)
 
     doctor(_program(WHEEL_VENV, "rocsteady"))
-    if shutil.which("uv"):
-        doctor("uvx", "rocsteady")
-        (home / "train.py").write_text("import sys; print(sys.prefix)", encoding="utf-8")
-        place = Path(library).parents[1]
-        path = os.pathsep.join((str(place / "bin"), os.environ["PATH"]))
-        # As after `source bin/activate`; nox would put its own environment before it.
-        active = ("env", f"PATH={path}", f"VIRTUAL_ENV={place}")
-        words = ("uvx", "rocsteady", "run", "--yes", "--", "python", "train.py")
-        with session.chdir(home):
-            told = session.run(*active, *words, env=env, external=True, silent=True)
-        if str(place) not in str(told):
-            session.error(f"uvx rocsteady run took another Python than the active one: {told}")
-        session.run("uv", "tool", "install", "rocsteady", external=True, env=env)
-        doctor(str(home / ".local/bin/rocsteady"))
-        session.run("uv", "tool", "uninstall", "rocsteady", external=True, env=env)
-    else:
-        session.warn("uv: NOT RUN, it is not here")
-    if shutil.which("pipx"):
-        session.run("pipx", "install", "rocsteady", external=True, env=env)
-        doctor(str(home / ".local/bin/rocsteady"))
-    else:
-        session.warn("pipx: NOT RUN, it is not here")
+    uvx = str(Path(session.bin) / "uvx")
+    doctor(uvx, "rocsteady")
+    (home / "train.py").write_text("import sys; print(sys.prefix)", encoding="utf-8")
+    place = Path(library).parents[1]
+    path = os.pathsep.join((str(place / "bin"), os.environ["PATH"]))
+    # As after `source bin/activate`; nox would put its own environment before it.
+    active = ("env", f"PATH={path}", f"VIRTUAL_ENV={place}")
+    words = (uvx, "rocsteady", "run", "--yes", "--", "python", "train.py")
+    with session.chdir(home):
+        told = session.run(*active, *words, env=env, external=True, silent=True)
+    if str(place) not in str(told):
+        session.error(f"uvx rocsteady run took another Python than the active one: {told}")
+    session.run("uv", "tool", "install", "rocsteady", env=env)
+    doctor(str(home / ".local/bin/rocsteady"))
+    session.run("uv", "tool", "uninstall", "rocsteady", env=env)
+    session.run("pipx", "install", "rocsteady", env=env)
+    doctor(str(home / ".local/bin/rocsteady"))
 
 
 def _check_packages(session: nox.Session, python: str) -> None:
