@@ -219,8 +219,8 @@ def first_sentences(text: str) -> str:
 
 
 def _unchecked(page: Page, diagnosis: Diagnosis, indent: int, *, everything: bool) -> None:
-    torch = diagnosis.machine.torch  # that there is none, the line above says
-    entries = [entry for entry in diagnosis.unchecked if torch or entry.what != "torch"]
+    told = everything or diagnosis.machine.torch  # that there is none, the line above says
+    entries = [entry for entry in diagnosis.unchecked if told or entry.what != "torch"]
     texts = [", ".join(dict.fromkeys(entry.what for entry in entries))] if entries else []
     if everything:
         texts = [
