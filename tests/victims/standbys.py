@@ -93,7 +93,8 @@ def compare(kind: Kind, folder: Path, python: str) -> None:
     ordinary = standbys.ordinary(*command, stdin=kind.stdin, **variables)
     ended = standbys.watched(*command, crashes=1, stdin=kind.stdin, **variables)
 
-    assert (standbys.used, ended) == (kind.used, ordinary), standbys.notes
+    assert standbys.used == kind.used, standbys.notes
+    assert ended == ordinary, standbys.notes
     assert ended.code in kind.codes
 
 
