@@ -212,7 +212,7 @@ KINDS = {
         " os._exit(5)); os.kill(os.getpid(), 15)",
         5,
     ),
-    "key": last("import os, time; os.kill(os.getpid(), 2); time.sleep(9)", 130),
+    "key": last("import os, time; os.kill(os.getpid(), 2); time.sleep(9)", 1),
     "at exit": last("import atexit; atexit.register(print, 'bye'); print(atexit._ncallbacks())", 0),
     "children": Kind(SPAWNED, real=True),
     "loaders": Kind(LOADERS, real=True),

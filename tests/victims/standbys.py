@@ -95,7 +95,7 @@ def compare(kind: Kind, folder: Path, python: str) -> None:
 
     assert standbys.used == kind.used, standbys.notes
     assert ended == ordinary, standbys.notes
-    assert ended.code in kind.codes
+    assert ended.code in kind.codes, ended
 
 
 def _texts(value: object) -> list[str]:
