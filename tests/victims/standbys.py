@@ -17,9 +17,9 @@ WITHOUT = "6"  # seconds within which one that is not wanted would have been sta
 CRASHES = """
     def crash_if_asked(file=__import__("os").path.abspath("crashes")):
         import glob, os, signal, time
-        left = int(open(file).read())
+        with open(file) as stream: left = int(stream.read())
         if not left: return
-        open(file, "w").write(str(left - 1))
+        with open(file, "w") as stream: stream.write(str(left - 1))
         import torch
         if hasattr(torch, "nn"):
             net = torch.nn.Linear(8, 1)
