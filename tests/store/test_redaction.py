@@ -467,3 +467,9 @@ def test_the_times_before_lines_of_a_log_hide_nothing_that_stands_below_its_name
         assert not any(secret in told for secret in ("Mm7yamlPw1", "Mp7listPwA", "Ml7cli9"))
         assert told.count(stamp) == len(lines) + 1
         assert told.endswith("loss 0.3")
+
+
+def test_a_table_is_known_by_its_columns_also_where_something_was_hidden_beside_them() -> None:
+    table = "NAME   TOKEN                 AGE\nbob    656vC70msmTnWQ5KYe3f  3d\n"
+
+    assert "656vC70msmTnWQ5KYe3f" not in hide_secrets(f"--login bob 3TIstAUbZyC6UCs2iRNi {table}")

@@ -435,7 +435,8 @@ def _near(text: str, name: _Name) -> Iterator[tuple[int, int]]:
             yield word.span()
     yield from _drawn(text, end, end + len(rest[:_FAR]), *((12, 1) if secret else (16, 3)))
     before = re.split(r"[\n/()\[\]{}\"']", text[max(0, start - _FAR) : start])[-1]
-    header = bool(_join("header").fullmatch(before + name.text + rest))
+    line = (before + name.text + rest).replace(REDACTED, "")  # what was hidden in it before
+    header = bool(_join("header").fullmatch(line))
     at = end + len(rest) + 1
     if secret and header and not (_CELLS.split(before)[-1] + _CELLS.split(rest)[0]).strip():
         yield from _column(
