@@ -36,7 +36,7 @@ class Listed(Value, frozen=True, kw_only=True):
     wrong: str  # as the end of a sentence; "" if it is whole
 
 
-NONE = "No checkpoints of rocsteady_train in"
+NONE = "no checkpoints of rocsteady_train in"
 
 
 @click.group("checkpoint", cls=CommandGroup)
@@ -69,7 +69,7 @@ def verify(ctx: click.Context, *, as_json: bool, folder: Path) -> None:
     """
     found = _listed(folder)
     if not found:
-        raise ExaminationError(f"{NONE[0].lower()}{NONE[1:]} {folder}")
+        raise ExaminationError(f"{NONE} {folder}")
     _show(folder, found, as_json=as_json)
     ctx.exit(BROKEN if any(each.wrong for each in found) else WHOLE)
 
@@ -107,7 +107,7 @@ def _show(folder: Path, found: list[Listed], *, as_json: bool) -> None:
     width, colour = layout(sys.stdout)
     page = Page(width, colour=colour)
     if not found:
-        page.paragraph(f"{NONE} {folder}.")
+        page.paragraph(f"{NONE.capitalize()} {folder}.")
         if any(folder.iterdir()):
             page.paragraph("What a script saves itself is not verified; rocsteady run finds it.")
     else:
