@@ -101,20 +101,20 @@ def command(  # noqa: PLR0913 - one argument an option
         raise click.UsageError('name an error message, a file or an ID: rocsteady explain "TEXT"')
     elif text in load_remedies():
         _show_workaround(load_remedies()[text], as_json=as_json)
-    elif _known_to_doctor(text):
+    elif (doctors := _doctor_knowing(text)) is not None:
         from rocsteady.cli.doctor import explained  # noqa: PLC0415 - seldom needed
 
-        show(explained(doctors_knowledge(), text, as_json=as_json))
+        show(explained(doctors, text, as_json=as_json))
     else:
         ctx.exit(_show_failure(text, open_root(root, python), as_json=as_json))
 
 
-def _known_to_doctor(text: str) -> bool:
-    """Return whether a text is the name of a rule or of a GPU, as the doctor prints them."""
+def _doctor_knowing(text: str) -> Knowledge | None:
+    """Return the doctor's knowledge if a text names a rule or a GPU, as the doctor prints them."""
     if not SLUG.fullmatch(text):
-        return False
+        return None
     knowledge = doctors_knowledge()
-    return text in knowledge.rules or text in knowledge.arches
+    return knowledge if text in knowledge.rules or text in knowledge.arches else None
 
 
 class Here(NamedTuple):
