@@ -37,7 +37,6 @@ from rocsteady.model import Strategy, Value
 from rocsteady.plan import saved_plan
 from rocsteady.plan.circumstances import histories
 from rocsteady.plan.pace import FailureCost, FailureHistory, finish
-from rocsteady.plan.planner import SEE_AND_START
 from rocsteady.plan.trials import Bounds, Trials, together
 from rocsteady.plan.values import Basis, Finish, Option, Pace, Plan
 from rocsteady.run.job import FILE
@@ -154,7 +153,7 @@ def look_back(folder: Path) -> RunRecord:
 def foresee(pace: Pace, steps: int, history: FailureHistory) -> Finish:
     """Forecast the end of the whole job from its trial, and from what was seen before."""
     interval = steps / SAVES / pace.rate
-    loss = FailureCost(again=SEE_AND_START + pace.starting, interval=interval)
+    loss = FailureCost(again=history.seen_and_ended + pace.starting, interval=interval)
     return finish(pace, steps, history=history, loss=loss, due=None)
 
 

@@ -275,6 +275,17 @@ def test_the_start_of_a_process_is_no_time_in_which_it_fails() -> None:
     assert found.failures == pytest.approx(7, rel=0.01)
 
 
+def test_a_crash_is_seen_sooner_than_a_hang() -> None:
+    crashes = FailureHistory(failures=2, kinds=("segfault", "bus-error"))
+    hangs = FailureHistory(failures=2, kinds=("hang-in-loader", "gpu-hang"))
+    both = FailureHistory(failures=2, kinds=("segfault", "hang-in-loader"))
+
+    seconds = [each.seen_and_ended for each in (crashes, both, hangs, FailureHistory())]
+
+    assert seconds == sorted(seconds)
+    assert len(set(seconds)) == len(seconds)
+
+
 def test_what_was_seen_twice_outweighs_what_was_supposed() -> None:
     """Two hangs in 113 steps are 35,000 in 1.97 million, and not 119."""
     seen = FailureHistory(failures=2, seconds=3600.0, steps=113)

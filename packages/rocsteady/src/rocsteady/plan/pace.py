@@ -132,6 +132,7 @@ SEEN_WEIGHT = 0.5  # of a failure, at the rate that was seen: the least sure tha
 DRAWS = 2000
 FEW = 100  # failures on the way, that are drawn one by one
 SHORTEST = 1e-3  # seconds
+UNSEEN, HUNG, CRASHED = 20.0, 10.0, 1.0  # seconds to see a failure and end what is left of it
 NEVER = 100 * 365 * 86_400.0  # seconds: what takes longer does not end
 
 
@@ -142,6 +143,12 @@ class FailureHistory(Value, frozen=True, kw_only=True):
     seconds: float = 0.0  # of training
     steps: int = 0
     kinds: tuple[str, ...] = ()  # of the failures
+
+    @property
+    def seen_and_ended(self) -> float:
+        """Return the seconds from a failure to the next start, by those that were seen."""
+        seen = [HUNG if "hang" in kind else CRASHED for kind in self.kinds]
+        return sum(seen) / len(seen) if seen else UNSEEN
 
 
 class FailureCost(Value, frozen=True, kw_only=True):

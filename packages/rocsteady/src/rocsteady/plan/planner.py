@@ -54,7 +54,6 @@ from rocsteady.store.machine_history import Memory
 from rocsteady.store.redaction import shown_command
 from rocsteady.system.root import Root
 
-SEE_AND_START = 20.0  # seconds to see a failure, end what is left and start again
 NO_SAVE_SEEN = 600.0  # seconds of work between checkpoints, where there are some and none was seen
 
 
@@ -207,7 +206,7 @@ class Planner:
             return option
         by_hand = estimates.UNKNOWN_SETUP if option.basis is Basis.ESTIMATE else 0.0
         setup = (sum(option.setup) / 2 if option.setup else by_hand) * 60
-        loss = _loss(row.result, option, can_resume=self._job.resume is not None)
+        loss = _loss(row, can_resume=self._job.resume is not None)
         due = None if self._goal.by is None else self._goal.by - self._clock()
         end = finish(option.pace, left, history=row.history, loss=loss, due=due, setup=setup)
         if option.basis is Basis.ESTIMATE and end.in_time is not None:  # it may not work at all
@@ -306,8 +305,9 @@ def _with_failures(option: Option, history: FailureHistory) -> Option:
     return replace(option, risk=Risk.MEDIUM, failures=history.failures, kinds=history.kinds)
 
 
-def _loss(result: TrialResult | None, option: Option, *, can_resume: bool) -> FailureCost:
-    again = SEE_AND_START + (option.pace.starting if option.pace else 0.0)
+def _loss(row: _Row, *, can_resume: bool) -> FailureCost:
+    result, pace = row.result, row.option.pace
+    again = row.history.seen_and_ended + (pace.starting if pace else 0.0)
     if result is None:
         return FailureCost(again=again, interval=NO_SAVE_SEEN)
     if not (can_resume or result.resumes):
