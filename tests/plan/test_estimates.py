@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from datetime import date
+from typing import TYPE_CHECKING
 
 import pytest
 from builders import finding, pace
@@ -11,7 +12,7 @@ from builders import finding, pace
 from rocsteady.doctor.knowledge.gpu_rental import CardSpeed, load_speeds
 from rocsteady.doctor.knowledge.options import load_other_options
 from rocsteady.doctor.values import ComputeDevice
-from rocsteady.plan.circumstances import Circumstances
+from rocsteady.plan.circumstances import Circumstances, facts_of
 from rocsteady.plan.estimates import (
     CLOUD,
     WHEEL,
@@ -23,6 +24,10 @@ from rocsteady.plan.estimates import (
     row,
 )
 from rocsteady.plan.values import Basis
+
+if TYPE_CHECKING:
+    from rocsteady.doctor.knowledge.reader import Knowledge
+    from tests.conftest import Recorded
 
 TODAY = date(2026, 11, 15)
 OPTIONS = {option.id: option for option in load_other_options()}
@@ -62,6 +67,21 @@ def test_two_gpus_have_ddp_as_a_row_that_changes_the_script() -> None:
 
     ddp = next(option for option in possible if option.id == "ddp")
     assert row(ddp, None).changes.startswith("script: ")
+
+
+@pytest.mark.parametrize(
+    ("name", "offered"),
+    [("rx6900xt-igpu", False), ("rx7900xtx-rx6700xt", True), ("rx7900xt-pair", True)],
+)
+def test_an_integrated_gpu_is_no_second_one_for_a_job(
+    recorded: Recorded, knowledge: Knowledge, name: str, *, offered: bool
+) -> None:
+    here = facts_of(recorded.machine(name), knowledge)
+
+    possible, _ = other_options(here, [])
+
+    assert here.gpus > 1
+    assert ("ddp" in {option.id for option in possible}) == offered
 
 
 def test_another_wheel_is_named_or_ruled_out() -> None:

@@ -21,7 +21,7 @@ from rocsteady.doctor.knowledge.reader import Knowledge
 from rocsteady.doctor.knowledge.values import Severity
 from rocsteady.doctor.machine.machine import Machine, software_of
 from rocsteady.doctor.machine.system import SetVariable
-from rocsteady.doctor.training_gpus import FIRST, SECOND, has_code, settings, visible
+from rocsteady.doctor.training_gpus import FIRST, SECOND, has_code, settings, trainable, visible
 from rocsteady.doctor.values import ComputeDevice, Finding
 from rocsteady.errors import JournalError
 from rocsteady.failures.probe_evidence import supported
@@ -58,6 +58,12 @@ class Circumstances(Value, frozen=True, kw_only=True):
     best_gpu: int = 0  # by its number, of those that a run would see
     machine: Machine | None = None  # None: only its findings are known
     histories: tuple[tuple[Strategy, FailureHistory], ...] = ()  # a strategy occurs once
+
+    @property
+    def gpus_together(self) -> int:
+        """Return how many could share a job; a card would wait for an integrated one."""
+        worth = len(trainable(self.machine)) if self.machine else 0
+        return min(self.gpus, worth or self.gpus)
 
     def history(self, strategy: Strategy) -> FailureHistory:
         return next((seen for each, seen in self.histories if each == strategy), FailureHistory())

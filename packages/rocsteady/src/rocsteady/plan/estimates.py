@@ -72,14 +72,14 @@ def other_options(
     """Return the options that are worth a row, and those that are ruled out."""
     system = OperatingSystem.WSL if here.wsl else OperatingSystem(here.os)
     gfx = here.gfx[0] if here.gfx else None
-    rules = [finding.rule for finding in here.findings]
+    rules, gpus = [finding.rule for finding in here.findings], here.gpus_together
     possible, out = [], []
     for option in load_other_options():
         if not answers(
-            option, os=system, gfx=gfx, gpus=here.gpus, failures=failures, findings=rules
+            option, os=system, gfx=gfx, gpus=gpus, failures=failures, findings=rules
         ):
             continue
-        why = impossible_because(option, os=system, gfx=gfx, gpus=here.gpus)
+        why = impossible_because(option, os=system, gfx=gfx, gpus=gpus)
         if why or option.against:
             out.append(_ruled_out(option, why or option.verdict))
         else:

@@ -266,7 +266,7 @@ class Planner:
             if option.id == estimates.CLOUD:
                 rows = list(estimates.cloud_rows(option, measured, self._today))
             else:
-                row = estimates.row(option, measured, gpus=self._here.gpus)
+                row = estimates.row(option, measured, gpus=self._here.gpus_together)
                 # A card that crashed the machine is trusted no more under other software.
                 went_down = FailureKind.MACHINE_WENT_DOWN in self.failures
                 rows = [replace(row, risk=Risk.HIGH) if went_down else row]
