@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
+import pytest
 
 from rocsteady import __version__
 from rocsteady.cli.main import COMMANDS, NO_BREAK, rocsteady
@@ -159,6 +160,26 @@ def test_an_unknown_command_is_wrong_usage(cli: Rocsteady) -> None:
     assert ended.code == 2
     assert "docter" in ended.err
     assert "Traceback" not in ended.err
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("--also", "precision-bf16", "--deny", "precision-bf16"),
+        ("--allow", "loader-inline", "--deny", "loader-inline"),
+        ("--no-workarounds", "--also", "precision-bf16"),
+        ("--no-workarounds", "--allow", "loader-inline"),
+    ],
+)
+def test_what_is_both_wanted_and_forbidden_is_refused(
+    cli: Rocsteady, tmp_path: Path, words: tuple[str, ...]
+) -> None:
+    made = tmp_path / "made"
+
+    ended = cli("run", *words, "--", "touch", str(made))
+
+    assert ended.code == 2
+    assert not made.exists()
 
 
 def test_a_bug_ends_in_a_report_and_code_3(tmp_path: Path) -> None:

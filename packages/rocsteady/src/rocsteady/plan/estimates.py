@@ -75,9 +75,7 @@ def other_options(
     rules, gpus = [finding.rule for finding in here.findings], here.gpus_together
     possible, out = [], []
     for option in load_other_options():
-        if not answers(
-            option, os=system, gfx=gfx, gpus=gpus, failures=failures, findings=rules
-        ):
+        if not answers(option, os=system, gfx=gfx, gpus=gpus, failures=failures, findings=rules):
             continue
         why = impossible_because(option, os=system, gfx=gfx, gpus=gpus)
         if why or option.against:
