@@ -26,7 +26,15 @@ from rocsteady.doctor.values import ComputeDevice, Finding
 from rocsteady.errors import JournalError
 from rocsteady.failures.probe_evidence import supported
 from rocsteady.failures.remedy import load_remedies, requested_strategy
-from rocsteady.model import IntentKind, Observation, ProbeOutcome, RunOutcome, Strategy, Value
+from rocsteady.model import (
+    IntentKind,
+    Observation,
+    Outcome,
+    ProbeOutcome,
+    RunOutcome,
+    Strategy,
+    Value,
+)
 from rocsteady.plan.pace import FailureHistory
 from rocsteady.run.forecast import due
 from rocsteady.run.job.stages import commands_of
@@ -107,6 +115,7 @@ def histories(stories: tuple[RunRecord, ...]) -> tuple[tuple[Strategy, FailureHi
             steps = max(0, (attempt.last_step or 0) - (attempt.first_step or 0))
             found[number] = FailureHistory(
                 failures=before.failures + bool(kind),
+                avoided=before.avoided + (attempt.outcome is Outcome.PLANNED),
                 seconds=before.seconds + max(0.0, attempt.ended - attempt.started),
                 steps=before.steps + steps,
                 kinds=(*before.kinds, kind) if kind else before.kinds,
