@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import mmap
 import os
 import time
@@ -11,8 +12,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from rocsteady.hangs.holders import PIDFD_GETFD, may_signal
 from rocsteady.hangs.snapshot import take_snapshot
-from rocsteady.hangs.values import Blocked, ProcessSeen, WayOut
+from rocsteady.hangs.values import Blocked, ProcessSeen, Wait, WayOut
 
 if TYPE_CHECKING:
     from tests.hangs.conftest import Start, Victim
@@ -45,6 +47,8 @@ def seen(victim: Victim) -> tuple[ProcessSeen, Blocked]:
         ("pipe_with_both_ends_kept", "pipe ", True),
         ("epoll_on_pipe", "pipe ", False),
         ("socket_pair", "socket ", True),
+        ("event_descriptor", "eventfd ", True),
+        ("epoll_on_event_descriptor", "eventfd ", True),
         ("child", "process ", False),
         ("any_child", "the end of a child", False),
         ("child_by_waitid", "process ", False),
@@ -98,6 +102,7 @@ def test_a_timeout_is_seen(start: Start, state: str, whole: object, most: float)
         ("terminal", WayOut.DESCRIPTOR),
         ("timer_descriptor", WayOut.DESCRIPTOR),
         ("tcp_inside", WayOut.DESCRIPTOR),
+        ("event_descriptor_that_the_kernel_may_signal", WayOut.DESCRIPTOR),
         ("mutex_in_a_file", WayOut.MEMORY),
         ("file_lock", WayOut.FILE_LOCK),
     ],
@@ -173,6 +178,52 @@ def test_memory_that_an_outsider_has_mapped_or_open_is_open(start: Start, *, map
 
     assert shared.way_out is WayOut.MEMORY
     assert f"process {os.getpid()}" in shared.who
+
+
+def test_an_eventfd_that_an_outsider_holds_is_open(start: Start) -> None:
+    victim = start("epoll_on_event_descriptor")
+    folder = Path(f"/proc/{victim.pid}/fd")
+    number = next(int(path.name) for path in folder.iterdir() if "eventfd" in str(path.readlink()))
+    process = os.pidfd_open(victim.pid)
+    ours = ctypes.CDLL(None).syscall(PIDFD_GETFD, process, number, 0)
+    try:
+        _, call = seen(victim)
+    finally:
+        os.close(ours)
+        os.close(process)
+
+    assert call.way_out is WayOut.DESCRIPTOR
+    assert f"process {os.getpid()}" in call.who
+
+
+def test_a_number_that_stands_for_something_else_by_now_is_not_followed(start: Start) -> None:
+    victim = start("epoll_on_what_was_closed_here")
+    time.sleep(0.2)
+
+    found = take_snapshot([victim.pid], stacks=False, within=SOON)
+
+    thread = found.processes[0].threads[0]
+    assert (thread.wait, thread.blocked) == (Wait.WORLD, None)
+
+
+@pytest.mark.parametrize(
+    ("name", "may"),
+    [
+        ("/dev/kfd", False),
+        ("/dev/dri/renderD128", False),
+        ("/dev/null", False),
+        ("/data/dev/train.bin", False),
+        ("anon_inode:[eventpoll]", False),
+        ("/dev/dxg", True),
+        ("/dev/infiniband/uverbs0", True),
+        ("/dev/vfio/7", True),
+        ("anon_inode:[io_uring]", True),
+        ("anon_inode:kvm-vm", True),
+        ("/[aio] (deleted)", True),
+    ],
+)
+def test_for_what_the_kernel_may_signal_an_eventfd(name: str, *, may: bool) -> None:
+    assert may_signal(name) is may
 
 
 def test_handlers_and_timers_are_seen(start: Start) -> None:

@@ -96,6 +96,41 @@ def timer_descriptor() -> None:
     os.read(timer, 8)
 
 
+def event_descriptor() -> None:
+    event = os.eventfd(0)
+    say(waits_for=(sleeper(),))
+    os.read(event, 8)
+
+
+def epoll_on_event_descriptor() -> None:
+    """Wait as tokio does, of which polars has threads."""
+    poller = select.epoll()
+    poller.register(os.eventfd(0), select.EPOLLIN | select.EPOLLET)
+    say()
+    poller.poll()
+
+
+def event_descriptor_that_the_kernel_may_signal() -> None:
+    event = os.eventfd(0)
+    context = ctypes.c_ulong(0)
+    setup = {"x86_64": 206, "aarch64": 0}[os.uname().machine]
+    assert ctypes.CDLL(None).syscall(setup, 1, ctypes.byref(context)) == 0
+    say()
+    os.read(event, 8)
+
+
+def epoll_on_what_was_closed_here() -> None:
+    """Watch what a child still has, under a number that is something else by now."""
+    reader, _writer = os.pipe()
+    sleeper()
+    poller = select.epoll()
+    poller.register(reader, select.EPOLLIN)
+    event = os.eventfd(0)
+    os.dup2(event, reader)
+    say()
+    poller.poll()
+
+
 def locked_twice(descriptor: int) -> None:
     """Lock a mutex twice that lies in a file, as LMDB's does."""
     library = ctypes.CDLL(None)

@@ -27,6 +27,11 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 
 HANDLER = "import signal, threading\nclass E(Exception): pass\ndef h(*a): raise E\n"
 FORK = "import multiprocessing, os, time\nm = multiprocessing.get_context('fork')\n"
+WATCHING = (  # as tokio does, of which polars has threads
+    "import os, select, socket, threading\np = select.epoll(); l = threading.Lock()\n"
+    "p.register(os.eventfd(0), select.EPOLLIN | select.EPOLLET)\n"
+)
+LOCKED = "threading.Thread(target=lambda: p.poll()).start(); l.acquire(); l.acquire()"
 HEALTHY = {
     "an event with a timeout": "import threading; threading.Event().wait(200)",
     "a queue with a timeout": "import queue; queue.Queue().get(timeout=450)",
@@ -104,6 +109,26 @@ HEALTHY = {
         "subprocess.run(['setsid', '-f', 'sleep', '60'], pass_fds=[w], env=env)\n"
         "os.close(w); os.read(r, 1)"
     ),
+    "an eventfd that an outsider holds": (
+        "import os, subprocess\ne = os.eventfd(0)\nenv = {'PATH': os.environ['PATH']}\n"
+        "subprocess.run(['setsid', '-f', 'sleep', '60'], pass_fds=[e], env=env)\n"
+        "os.eventfd_read(e)"
+    ),
+    "an eventfd that a child signals after a sleep": (
+        "import os, time\ne = os.eventfd(0)\n"
+        "if os.fork() == 0: time.sleep(300); os.eventfd_write(e, 1)\nos.eventfd_read(e)"
+    ),
+    "an eventfd that a thread signals after input": (
+        "import os, threading\ne = os.eventfd(0)\n"
+        "threading.Thread(target=lambda: (os.read(0, 1), os.eventfd_write(e, 1))).start()\n"
+        "os.eventfd_read(e)"
+    ),
+    "a thread that watches an eventfd and a socket": (
+        f"{WATCHING}s = socket.create_server(('127.0.0.1', 0)); p.register(s)\n{LOCKED}"
+    ),
+    "a thread that watches an eventfd for a time": (
+        f"{WATCHING}{LOCKED}".replace("p.poll()", "p.poll(200)")
+    ),
 }
 STUCK = {
     "a lock taken twice": "import threading; l = threading.Lock(); l.acquire(); l.acquire()",
@@ -113,6 +138,7 @@ STUCK = {
     ),
     "an event that nobody sets": "import threading; threading.Event().wait()",
     "a queue that nobody fills": "import queue; queue.Queue().get()",
+    "a lock, beside a thread that watches an eventfd": f"{WATCHING}{LOCKED}",
     "a pipe to itself": "import os; r, w = os.pipe(); os.read(r, 1)",
     "a future that nobody sets": (
         "import asyncio\nasync def f(): await asyncio.get_running_loop().create_future()\n"

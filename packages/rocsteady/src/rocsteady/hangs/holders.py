@@ -30,7 +30,19 @@ DELETED = " (deleted)"  # of a path: by this name, but a link of the file may ha
 # others, who may also open it by /proc/PID/fd.
 FOR_OTHERS = ("/SYSV", "/memfd:")
 NAMELESS = ("/dev/zero (deleted)", "[anon_shmem:")  # never had a link
+EVENT = "anon_inode:[eventfd]"
+# Whoever has one of the first may have told the kernel to signal an eventfd: of an io_uring, of a
+# virtual machine, of a network card. Of these, the second are known not to, or not to be used so:
+# a syncobj of /dev/dri can, but ROCm waits for the GPU by ioctls of /dev/kfd (libhsakmt).
+SIGNALS = ("/dev/", "anon_inode:", "/[aio]")
+SIGNALS_NOT = (
+    *("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom"),
+    *("/dev/tty", "/dev/pts/", "/dev/ptmx", "/dev/shm/", "/dev/kfd", "/dev/dri/"),  # noqa: S108
+    *("anon_inode:[event", "anon_inode:[timerfd]", "anon_inode:[signalfd]"),
+    *("anon_inode:[pidfd]", "anon_inode:inotify"),
+)
 _MAPPING = re.compile(rb"^([0-9a-f]+)-([0-9a-f]+) ...([sp]) \S+ (\S+ [0-9]+) *(.*)$", re.MULTILINE)
+_TARGET = re.compile(r"^tfd: +([0-9]+)(?:.* ino:([0-9a-f]+))?", re.MULTILINE)
 _PYTHON = re.compile(rb"/(?:lib)?python[0-9.]*(?:[a-z]*\.so[0-9.]*)?$")
 _UNREADABLE = (OSError, ValueError, IndexError)
 UNIX, NETLINK = 1, 16  # address families; Windows lacks the names
@@ -57,6 +69,7 @@ class Descriptors:
     def __init__(self, pids: Sequence[int]) -> None:
         self._pids = tuple(pids)
         self._by_process: dict[int, dict[int, str]] = {}
+        self._named_events: dict[int, list[tuple[int, str]]] = {}
 
     def kind(self, pid: int, number: int) -> str:
         """Return what a descriptor is: ``pipe:[7]``, a path; "" if it is not known."""
@@ -65,9 +78,12 @@ class Descriptors:
     def targets(self, pid: int, number: int) -> list[int]:
         """Return the descriptors that an epoll watches. Raises OSError if they cannot be read."""
         info = procfs.text(f"{procfs.PROC}/{pid}/fdinfo/{number}", procfs.LARGE)
-        lines = [line.split() for line in info.splitlines() if line.startswith("tfd:")]
-        targets = [int(words[1]) for words in lines if len(words) > 1 and words[1].isdecimal()]
-        return targets[:MAX_WATCHED]
+        targets = [(int(found[1]), int(found[2] or "0", 16)) for found in _TARGET.finditer(info)]
+        for target, inode in targets[:MAX_WATCHED]:
+            # It is watched under a number that may be closed by now, or stand for something else.
+            if inode and Path(f"{procfs.PROC}/{pid}/fd/{target}").stat().st_ino != inode:
+                raise FileNotFoundError(target)
+        return [target for target, _ in targets[:MAX_WATCHED]]
 
     def holders(self, kind: str) -> set[int]:
         """Return the processes of the tree that hold a pipe or socket."""
@@ -81,6 +97,18 @@ class Descriptors:
             for pid, number in self._holders.get(kind, ())
             if _access(pid, number) not in (other, None)
         }
+
+    def event(self, pid: int, number: int) -> str:
+        """Return the name of an eventfd, the same in all processes; "" if the kernel has none."""
+        return next((name for at, name in self._events(pid) if at == number), "")
+
+    def event_holders(self, name: str) -> set[int]:
+        """Return the processes of the tree that hold an eventfd."""
+        return {pid for pid in self._pids if any(name == each for _, each in self._events(pid))}
+
+    def signals(self, pid: int) -> str:
+        """Return a descriptor by which the kernel may have been told to signal an eventfd."""
+        return next(filter(may_signal, self._of(pid).values()), "")
 
     def unix_peer(self, kind: str) -> str:
         """Return the other end of a unix socket; "" if it has none."""
@@ -109,6 +137,11 @@ class Descriptors:
             except OSError:
                 self._by_process[pid] = {}
         return self._by_process[pid]
+
+    def _events(self, pid: int) -> list[tuple[int, str]]:
+        if pid not in self._named_events:
+            self._named_events[pid] = list(_events(pid, self._of(pid)))
+        return self._named_events[pid]
 
     @cached_property
     def _holders(self) -> dict[str, list[tuple[int, int]]]:
@@ -159,6 +192,18 @@ class Outsiders:
     def holder(self, kind: str) -> int | None:
         """Return a process outside that holds this pipe or socket, if there is one."""
         return self._held.get(kind)
+
+    def event_holder(self, name: str) -> int | None:
+        """Return a process outside that holds an eventfd, if there is one."""
+        return self._events.get(name)
+
+    def signals(self, pid: int) -> str:
+        """Return mapped memory by which the kernel may have been told to signal an eventfd.
+
+        Raises OSError if the memory of the process cannot be described.
+        """
+        names = (_text(found[5]) for found in _MAPPING.finditer(self._map(pid)))
+        return next(filter(may_signal, names), "")
 
     def mapping(self, pid: int, address: int) -> Mapping | None:
         """Return the shared mapping that an address lies in; None: it is private memory.
@@ -262,15 +307,42 @@ class Outsiders:
         )
 
     @cached_property
-    def _held(self) -> dict[str, int]:
-        held: dict[str, int] = {}
+    def _descriptors(self) -> dict[int, dict[int, str]]:
+        found = {}
         for pid in self._pids:
-            try:
-                kinds = procfs.descriptors(pid).values()
-            except OSError:
-                continue
-            held.update((kind, pid) for kind in kinds if kind.startswith(("pipe:", "socket:")))
-        return held
+            with contextlib.suppress(OSError):
+                found[pid] = procfs.descriptors(pid)
+        return found
+
+    @cached_property
+    def _held(self) -> dict[str, int]:
+        return {
+            kind: pid
+            for pid, kinds in self._descriptors.items()
+            for kind in kinds.values()
+            if kind.startswith(("pipe:", "socket:"))
+        }
+
+    @cached_property
+    def _events(self) -> dict[str, int]:
+        return {
+            name: pid for pid, kinds in self._descriptors.items() for _, name in _events(pid, kinds)
+        }
+
+
+def may_signal(name: str) -> bool:
+    """Tell whether the kernel signals an eventfd for what a descriptor or a mapping is of."""
+    return name.startswith(SIGNALS) and not name.startswith(SIGNALS_NOT)
+
+
+def _events(pid: int, kinds: dict[int, str]) -> Iterator[tuple[int, str]]:
+    """Yield the eventfds of a process by their names, which Linux 5.2 and later tell."""
+    for number, kind in kinds.items():
+        if kind == EVENT:
+            with contextlib.suppress(OSError):
+                described = procfs.fields(f"{procfs.PROC}/{pid}/fdinfo/{number}")
+                if (identity := described.get("eventfd-id", "")).isdecimal():
+                    yield number, f"eventfd {identity}"
 
 
 def links_below(folder: str, inode: tuple[int, int]) -> int | None:

@@ -245,8 +245,8 @@ class Waits:
                 return self._process(self._descriptors.process_number(pid, number))
         except OSError:
             return _beyond(Wait.WORLD, kind, "it could not be read")
-        if "eventfd" in kind:  # another thread wakes it, or whoever else has inherited it
-            return _beyond(Wait.TREE, kind, "it is not a pipe", pids=(pid,))
+        if "eventfd" in kind:
+            return self._event(pid, number)
         wait = Wait.WORLD
         if "timerfd" in kind:
             wait = Wait.SLEEP
@@ -267,6 +267,26 @@ class Waits:
             found = self._held(pid, kind, tcp, None)
             return _with_way_out(found, "it is a TCP connection", WayOut.DESCRIPTOR)
         return self._held(pid, kind, set(), self._outsiders.holder(peer))
+
+    def _event(self, pid: int, number: int) -> Decoded:
+        """Decode a wait for an eventfd: whoever holds it ends it, or the kernel if told to."""
+        name = self._descriptors.event(pid, number)
+        if not name:
+            return _beyond(Wait.TREE, "an eventfd", "its holders are not known", pids=(pid,))
+        holders = self._descriptors.event_holders(name)
+        found = Decoded(Wait.TREE, Blocked(on=name, pids=tuple(sorted(holders))))
+        outsider = self._outsiders.event_holder(name)
+        if outsider is not None:
+            who = f"process {outsider}, which is not part of the run, holds it"
+            return _with_way_out(found, who, WayOut.DESCRIPTOR)
+        for holder in sorted(holders):
+            try:
+                by = self._descriptors.signals(holder) or self._outsiders.signals(holder)
+            except OSError:
+                by = "what could not be read"
+            if by:
+                return _with_way_out(found, f"the kernel may signal it for {by}", WayOut.DESCRIPTOR)
+        return found
 
     @staticmethod
     def _held(pid: int, kind: str, holders: set[int], outsider: int | None) -> Decoded:
