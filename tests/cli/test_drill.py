@@ -154,6 +154,32 @@ def _steps(faults: list[dict[str, Any]]) -> list[tuple[dict[str, Any], int]]:
     return list(zip(faults, (25, 45, 65, 85, 105), strict=True))
 
 
+RESUMES_BY_ITSELF = TRAINS.replace(
+    "    if len(sys.argv) > 2:\n        kept = torch.load(sys.argv[2], weights_only=True)\n",
+    "    there = sorted(folder.glob('*.pt'))\n"
+    "    if there:\n        kept = torch.load(there[-1], weights_only=True)\n",
+)
+
+
+@pytest.mark.slow
+def test_how_a_script_resumes_is_read_from_it_where_there_is_no_job_file(
+    project: Project, torch_python: str
+) -> None:
+    """The script is not among what it writes, which is all that an overlay has."""
+    project.script(RESUMES_BY_ITSELF)
+    before = hashed(project.folder)
+
+    faults = ("--faults", "hang:backward@25,kill@65")
+    ended = project.say(
+        *("drill", "--yes", "--json", *faults, "--", torch_python, "train.py"), within=240
+    )
+
+    told = json.loads(ended.out)
+    assert ended.code == 0, ended.err
+    assert [fault["went_on_from"] for fault in told["faults"]] == [20, 60]
+    assert hashed(project.folder) == before
+
+
 @pytest.mark.slow
 def test_a_script_that_cannot_resume_is_said_to(project: Project, torch_python: str) -> None:
     project.script(TRAINS)

@@ -83,13 +83,15 @@ class Steps(Value, frozen=True, kw_only=True):
 class Checkpoints:
     """Knows what was there before the run, and what did not help."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what it takes to find and to judge them
         self,
         job: Job,
         folder: Path,
         records: Path,
         origin: Origin | None,
         began: float = float("inf"),  # of the run, by the clock
+        *,
+        seen_as: Sequence[Path] = (),  # other paths by which the script sees its folder
     ) -> None:
         self.job = job  # it becomes one that can resume when its script or its text says so
         self.avoid: list[Checkpoint] = []  # that did not lead on
@@ -97,7 +99,9 @@ class Checkpoints:
         self._origin = origin or Origin()
         self._judged: dict[Stamp, str] = {}  # between two attempts
         self._new = False  # the run, and nothing of it was started yet
-        self.method = detect_resume(job.command, folder)
+        self._seen_as = tuple(seen_as)
+        # Below an overlay there is only what the script has written, and not the script.
+        self.method = detect_resume(job.command, next(iter(self._seen_as), folder))
         if job.resume is not None:  # the job file goes before it; what a whole one has still holds
             complete, last = self.method.complete, self.method.last
             self.method = ResumeMethod(how=How.UNKNOWN, complete=complete, last=last)
@@ -197,9 +201,9 @@ class Checkpoints:
 
     def saved_in(self, saved: SavedFiles) -> None:
         """Take up where the script saved, if that is outside of the run's folder."""
-        folder = self.folder.resolve()
+        inside = [folder.resolve() for folder in (self.folder, *self._seen_as)]
         places = (holder(Path(place)) for place in saved.folders)
-        new = [place for place in places if not place.is_relative_to(folder)]
+        new = [place for place in places if not any(map(place.is_relative_to, inside))]
         kept = dict.fromkeys([*self._outside, *new])
         if list(kept) == self._outside:
             return
@@ -228,7 +232,8 @@ class Checkpoints:
         if not end.heartbeats:  # it ended before it came so far: what is known stays
             return self.job.resume is not None
         given = self.method.given
-        if given and end.read and real_path(self.folder / given) == end.read.path:
+        paths = [real_path(folder / given) for folder in (self.folder, *self._seen_as)]
+        if given and end.read and end.read.path in paths:
             self.method = msgspec.structs.replace(self.method, given="")
         return not self.method.given
 

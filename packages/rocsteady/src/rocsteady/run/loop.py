@@ -99,7 +99,9 @@ class Supervisor:
         self._observers = tuple(observers)
         self.outcome: RunOutcome | None = None  # of the whole run, once it has ended
         self._strategies = strategies_of(options, services, job.command, spec.folder)
-        self._checkpoints = Checkpoints(job, spec.folder, spec.records, spec.origin, run.started)
+        self._checkpoints = Checkpoints(
+            job, spec.folder, spec.records, spec.origin, run.started, seen_as=spec.seen_as
+        )
         self._checkpoints.others_write = services.hosts is not None
         self._step_times = StepTimes(earlier.progress if earlier else ())
         self.observed = ObservedRun(run, self._step_times, services)
