@@ -367,6 +367,7 @@ def waiting_host(  # noqa: PLR0913, PLR0917 - what a host is started with
             "PATH": os.environ["PATH"],
             "HOME": str(project.folder),
             "PET_RDZV_BACKEND": "rocsteady",
+            "PET_MAX_RESTARTS": "3",
             "PYTHONPATH": beside_torch,
             "ROCSTEADY_RUN": "t",
         },
@@ -425,6 +426,37 @@ def test_a_spare_host_that_was_never_needed_ends_well(
 
     assert [host.returncode for host in hosts] == [0, 0, 0], said
     assert sum("not needed" in each for each in said) == 1
+
+
+ONCE = """
+    import os, pathlib, time
+    rank = os.environ["RANK"]
+    time.sleep(8.0)  # the third host is there by then
+    killed = pathlib.Path("killed")
+    if rank == "1" and not killed.exists():
+        killed.write_text(str(os.getppid()))
+        os.kill(os.getpid(), 9)
+    time.sleep(8.0)
+    pathlib.Path(f"agent-{rank}").write_text(str(os.getppid()))
+"""
+
+
+def test_a_spare_does_not_take_the_place_of_a_host_whose_rank_was_killed(
+    project: Project, torch_python: str, beside_torch: str
+) -> None:
+    port = free_port()
+    hosts = [
+        waiting_host(torch_python, project, beside_torch, f"is_host={at == 0}".lower(), port, ONCE)
+        for at in range(3)
+    ]
+
+    said = [host.communicate(timeout=WITHIN)[1] for host in hosts]
+
+    assert [host.returncode for host in hosts] == [0, 0, 0], said
+    (spare,) = [host.pid for host, text in zip(hosts, said, strict=True) if "not needed" in text]
+    agents = {int((project.folder / f"agent-{rank}").read_text()) for rank in range(2)}
+    assert int((project.folder / "killed").read_text()) in agents
+    assert agents == {host.pid for host in hosts} - {spare}
 
 
 FAILS = """

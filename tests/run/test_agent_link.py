@@ -116,6 +116,20 @@ def test_a_spare_that_was_not_needed_is_no_failure(
         link.agree(MINE, last)
 
 
+def test_ranks_of_a_host_whose_place_was_taken_are_replaced_and_not_done(
+    conversation: tuple[Agent, AgentLink],
+) -> None:
+    agent, link = conversation
+    group = RankGroup(link, "none")
+
+    agent.tell(stopping=True)
+    agent.tell(over=True, spare=True)
+
+    assert group.wait(5.0) == Exit(replaced=True)
+    with pytest.raises(NotNeededError):
+        link.agree(MINE, last)
+
+
 def test_ranks_that_torchrun_terminated_do_not_count_as_the_first_to_fail() -> None:
     terminated, by_shell = Exit(signal=15, rank=0), Exit(code=143, rank=2)
 

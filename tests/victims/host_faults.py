@@ -103,24 +103,34 @@ def network(hosts: int) -> Iterator[Network]:
 
 def skewed(folder: Path, seconds: int) -> dict[str, str]:
     """Return the variables with which the clock of processes is off."""
-    library = folder / "skewed_clock.so"
-    source = str(Path(__file__).with_name("skewed_clock.c"))
-    command = ["gcc", "-O1", "-shared", "-fPIC", "-pthread", "-o", str(library), source]
+    return {
+        "LD_PRELOAD": _library(folder, "skewed_clock.c"),
+        "ROCSTEADY_TEST_SKEW": str(seconds),
+    }
+
+
+def _library(folder: Path, source: str) -> str:
+    library = folder / Path(source).with_suffix(".so")
+    path = str(Path(__file__).with_name(source))
+    command = ["gcc", "-O1", "-shared", "-fPIC", "-pthread", "-o", str(library), path, "-ldl"]
     subprocess.run(command, check=True, capture_output=True)
-    return {"LD_PRELOAD": str(library), "ROCSTEADY_TEST_SKEW": str(seconds)}
+    return str(library)
 
 
-def without_ptrace(folder: Path) -> dict[str, str]:
-    """Return the variables with which a host's watcher cannot read stacks, as Yama would have it.
+def without_ptrace(folder: Path, *, calls: bool = False) -> dict[str, str]:
+    """Return the variables with which a host's watcher cannot read stacks.
 
-    The rest of /proc stays readable, as it does there.
+    Nor, without ``calls``, system calls and memory. The rest of /proc stays readable, as Yama
+    has it.
     """
     folder.mkdir(parents=True, exist_ok=True)
     refused = folder / "py-spy"
     refused.write_text("#!/bin/sh\necho 'Error: Permission denied (os error 13)' >&2\nexit 1\n")
     refused.chmod(0o755)
     theirs = Path(sys.executable).with_name("py-spy")
-    inner = f'mount --bind {refused} {theirs} && exec {sys.executable} -m rocsteady "$@"'
+    preload = "" if calls else f"LD_PRELOAD={_library(folder, 'no_ptrace.c')}"
+    watcher = f'exec env {preload} {sys.executable} -m rocsteady "$@"'
+    inner = f"mount --bind {refused} {theirs} && {watcher}"
     return {"ROCSTEADY_COMMAND": shlex.join(["unshare", "--mount", "sh", "-c", inner, "sh"])}
 
 

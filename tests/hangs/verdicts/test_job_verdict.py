@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rocsteady.hangs.values import Heartbeat, ProcessSeen, ThreadSeen, Wait, WayOut
+from rocsteady.hangs.values import Blocked, Heartbeat, ProcessSeen, ThreadSeen, Wait, WayOut
 from rocsteady.hangs.verdict import (
     STILL_WITH_DEAD_RANK,
     STILL_WITHOUT,
@@ -121,11 +121,13 @@ def test_a_host_is_judged_as_if_its_ranks_were_all() -> None:
     assert alone((beat(0, world=1),)) == (beat(0, world=1),)
 
 
-def member(*waits: Wait, way: WayOut | None = None, ranks: bool = False) -> WaitSet:
+def member(
+    *waits: Wait, way: WayOut | None = None, ranks: bool = False, blocked: Blocked | None = None
+) -> WaitSet:
     """Return the wait set of rank 3, whose threads wait for these things."""
     names = ("python", "worker", "gloo_tcp_loop")
     threads = tuple(
-        ThreadSeen(tid=103 + n, name=names[n], state="S", cpu=0.0, wait=wait)
+        ThreadSeen(tid=103 + n, name=names[n], state="S", cpu=0.0, wait=wait, blocked=blocked)
         for n, wait in enumerate(waits)
     )
     process = ProcessSeen(
@@ -169,6 +171,21 @@ def test_a_part_has_the_ranks_of_this_host_and_what_is_known_of_them() -> None:
         (RunState.SLOW, member(Wait.LOCK, Wait.WORLD, way=WayOut.UNREAD), None),  # it uploads
         (RunState.SLOW, member(Wait.LOCK, Wait.UNKNOWN, way=WayOut.UNREAD), None),
         (RunState.SLOW, member(Wait.SLEEP, way=WayOut.UNREAD), None),
+        (
+            RunState.SLOW,
+            member(Wait.SLEEP, way=WayOut.UNREAD, blocked=Blocked(on="time", left=0.0)),
+            None,
+        ),
+        (  # a collective, where its timeout may be read
+            RunState.SLOW,
+            member(
+                Wait.LOCK,
+                Wait.SLEEP,
+                way=WayOut.UNREAD,
+                blocked=Blocked(on="lock 0x1", left=1800.0, pids=(103,)),
+            ),
+            Part.ABSTAINS,
+        ),
         (RunState.SLOW, member(Wait.LOCK, way=WayOut.TIMEOUT), None),
         (RunState.HEALTHY, member(Wait.LOCK, way=WayOut.UNREAD), None),
         (RunState.STOPPED, member(Wait.LOCK, way=WayOut.NETWORK), None),

@@ -10,7 +10,7 @@ from itertools import pairwise
 import msgspec
 
 from rocsteady.hangs.blame import blame
-from rocsteady.hangs.values import Heartbeat, Wait, WayOut, trainers
+from rocsteady.hangs.values import Heartbeat, ThreadSeen, Wait, WayOut, trainers
 from rocsteady.hangs.wait_set import WaitSet, never_goes_on
 from rocsteady.model import Blame, RankRecord, RunState, Value
 
@@ -160,8 +160,17 @@ def _part(verdict: Verdict) -> Part | None:
         }.values()
         for thread in process.threads
     ]
-    in_locks = all(each.wait is Wait.LOCK or each.name in SERVING for each in threads)
+    in_locks = all(_is_in_lock(each) or each.name in SERVING for each in threads)
     return Part.ABSTAINS if ways == {WayOut.UNREAD} and in_locks else None
+
+
+def _is_in_lock(thread: ThreadSeen) -> bool:
+    """Whether a thread waits for a lock, also for long: torch's collectives give up after 30 min.
+
+    That is a sleep where the timeout can be read. Nobody could end a plain one: it has no pids.
+    """
+    timed = thread.wait is Wait.SLEEP and thread.blocked is not None and thread.blocked.pids
+    return thread.wait is Wait.LOCK or bool(timed)
 
 
 def job_verdict(parts: Sequence[HostPart], *, hosts: int, asked: int, still: float) -> JobVerdict:

@@ -305,8 +305,9 @@ class RankGroup:
             if "over" in message:
                 if message.get("stopped"):
                     self.interrupts.add(Interrupt(at=time.monotonic()))
-                return Exit(code=0) if message["over"] else _as_torchrun_saw(message) or failed
-            if "generation" in message:
+                if not message.get("spare"):
+                    return Exit(code=0) if message["over"] else _as_torchrun_saw(message) or failed
+            if "generation" in message or message.get("spare"):
                 return Exit(replaced=True) if self._replaced else failed
         return failed if is_gone else None
 

@@ -62,6 +62,8 @@ CONTACT_WITHIN = 60.0  # seconds that the other hosts may be out of reach while 
 JOIN_WITHIN = 600  # seconds for the store to appear, as torch waits for hosts that join
 STORE_LOOK = 2.0  # seconds between two tries to connect to it
 SPARES_HEAR_WITHIN = 5.0  # seconds for hosts that wait for a place to hear that the job is done
+FREE_FOR = 3.0  # seconds that a place is free before a spare takes it
+PLACE_LOOK = 1.0  # seconds between two looks for one
 CAME, FINISHED, ENDED = "rocsteady/came", "rocsteady/finished", "rocsteady/ended"  # keys
 END_LOOK = 10.0  # seconds between two questions whether another host has ended the job
 C10D_HOSTS = 256  # c10d moves 216 bytes a second for each pair of hosts through one store
@@ -87,7 +89,7 @@ class Rendezvous(RendezvousHandler):
         restarts: bool = True,  # False: the scheduler does, and every failure ends all hosts
     ) -> None:
         self._inner, self._restarts = inner, restarts
-        self._store: Any = None  # of the generation, where the scheduler restarts the job
+        self._store: Any = None  # of the last generation that this host was in
         self._next_end_look = 0.0
         self._hosts, self._is_elastic = hosts, 0 < fewest < hosts
         self._watched = watched
@@ -97,6 +99,7 @@ class Rendezvous(RendezvousHandler):
         self._before: dict[str, str | None] = {}  # variables that the last generation had changed
         self._generation = 0
         self._has_joined = False  # a generation; False: a spare so far
+        self._arrival = 0  # this host was the so-manieth to come; 0: not known
         self._is_cut_off = False
         self._hangs: Any = None  # what hosts tell each other of stuck ranks
         self._is_hang_fault_said = False
@@ -119,13 +122,14 @@ class Rendezvous(RendezvousHandler):
             self._end_all(self._last_words(over=False) or RETRY)
         if not self._has_joined and self._restarts:
             with contextlib.suppress(*FAULTS):  # only spares need to be known
-                self._inner._store.add(CAME, 1)  # noqa: SLF001 - see _finish
+                self._arrival = int(self._inner._store.add(CAME, 1))  # noqa: SLF001 - see _finish
         for _ in range(TRIES):
             try:
+                self._wait_for_place()
                 info = self._complete(self._inner.next_rendezvous())
                 self._has_joined, self._store = True, info.store
             except (RendezvousClosedError, RendezvousGracefulExitError):
-                if not self._has_joined and self._is_finished():
+                if self._is_finished_by_others():
                     self._not_needed()
                 sys.stderr.write("rocsteady: another host ended the job.\n")
                 sys.exit(PERSON_NEEDED)
@@ -140,6 +144,28 @@ class Rendezvous(RendezvousHandler):
             f"rocsteady: the hosts did not agree in {TRIES} tries (exit code {RETRY}).\n"
         )
         sys.exit(RETRY)
+
+    def _wait_for_place(self) -> None:
+        """Wait while every place belongs to a host that trains, or is about to do so again.
+
+        torch gives a place to the first who asks. After a rank has failed, that would often be a
+        spare, and a healthy host would be left over.
+        """
+        may_be_spare = self._has_joined or self._arrival > self._hosts
+        if not (self._several and self._restarts and may_be_spare):
+            return
+        since: float | None = None
+        while since is None or time.monotonic() - since < FREE_FOR:
+            self._inner.num_nodes_waiting()  # which reads the state of all hosts
+            try:
+                state = self._inner._state_holder.state  # noqa: SLF001 - nothing else tells them
+                if state.closed or self._inner._this_node in state.participants:  # noqa: SLF001
+                    return
+                taken = len({*state.participants, *state.wait_list})
+            except AttributeError:  # of another torch
+                return
+            since = None if taken >= self._hosts else since or time.monotonic()
+            time.sleep(PLACE_LOOK)
 
     def _complete(self, info: RendezvousInfo) -> RendezvousInfo:
         """Count the hosts that torch takes for dead because their clocks are behind."""
@@ -189,9 +215,18 @@ class Rendezvous(RendezvousHandler):
             watcher.wants_restart = False
             watcher.tell(stopping=True)  # the ranks end now, without spending a restart
             return 1
-        waiting = int(self._inner.num_nodes_waiting()) or int(self._is_ended_elsewhere())
+        waiting = self._joining() or int(self._is_ended_elsewhere())
         if waiting and watcher is not None:
             watcher.tell(stopping=True)  # because of other hosts: nothing failed here
+        return waiting
+
+    def _joining(self) -> int:
+        """Return how many hosts wait for a place that is free."""
+        waiting = int(self._inner.num_nodes_waiting())
+        if waiting and self._restarts:
+            with contextlib.suppress(AttributeError):  # of another torch
+                participants = self._inner._state_holder.state.participants  # noqa: SLF001
+                return 0 if len(participants) >= self._hosts else waiting
         return waiting
 
     def get_run_id(self) -> str:
@@ -250,14 +285,17 @@ class Rendezvous(RendezvousHandler):
     def _finish(self) -> bool:
         """Write down that the job is done; return whether a spare host waits to hear it."""
         try:
+            self._store.set(FINISHED, "1")
             self._inner._store.set(FINISHED, "1")  # noqa: SLF001 - the only store before a rendezvous
             return int(self._inner._store.add(CAME, 0)) > self._hosts  # noqa: SLF001
         except FAULTS:  # nobody is told, then
             return False
 
-    def _is_finished(self) -> bool:
+    def _is_finished_by_others(self) -> bool:
+        """Return whether the job is done by a generation in which this host had no place."""
         try:
-            return bool(self._inner._store.check([FINISHED]))  # noqa: SLF001 - see _finish
+            was_there = self._store is not None and self._store.check([FINISHED])
+            return not was_there and bool(self._inner._store.check([FINISHED]))  # noqa: SLF001 - see _finish
         except FAULTS:
             return False
 
