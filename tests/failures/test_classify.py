@@ -715,3 +715,33 @@ def test_memory_that_the_text_says_others_hold(
     log = f'Traceback (most recent call last):\n  File "train.py", line 8, in step\n{text}\n'
 
     assert in_log(classifier, log).kind == kind
+
+
+RAY_ASKS = f"""(TrainController pid=7) Failed to send resource request for train-b5ce8.
+(TrainController pid=7) Traceback (most recent call last):
+(TrainController pid=7)   File "{PACKAGES}/ray/train/v2/_internal/execution/scaling_policy/\
+autoscaling_coordinator_client.py", line 58, in send_resource_request
+(TrainController pid=7)     ray.get(
+(TrainController pid=7)   File "python/ray/includes/common.pxi", line 107, in check_status
+(TrainController pid=7) ray.exceptions.GetTimeoutError: Get timed out: some object(s) not ready.
+"""
+RAY_FAILED = """Traceback (most recent call last):
+  File "/home/user/train.py", line 58, in <module>
+    result = trainer.fit()
+ray.train.v2.api.exceptions.WorkerGroupError: Training failed due to worker errors:
+[Rank 0 Error Snippet]:
+The actor is dead because its worker process has died. Worker exit type: SYSTEM_ERROR Worker exit \
+detail: Worker unexpectedly exits with a connection error code 2. End of file.
+"""
+
+
+@pytest.mark.parametrize("log", [RAY_FAILED, f"{RAY_ASKS}{RAY_FAILED}"])
+def test_what_ray_asks_again_is_not_the_failure(classifier: Classifier, log: str) -> None:
+    """Seen with Ray 2.60.0 on a busy machine, after one of its workers was killed."""
+    assert in_log(classifier, log).kind == "killed"
+
+
+def test_ray_wraps_an_error_of_the_script(classifier: Classifier) -> None:
+    log = RAY_FAILED.partition("The actor")[0] + f"{TRAINS}    x\nKeyError: 'x'\n"
+
+    assert in_log(classifier, log).kind == "script-error"
