@@ -404,12 +404,23 @@ def test_what_a_script_with_deepspeed_lacks_is_told(tmp_path: Path) -> None:
     assert "DeepSpeed" in method.why_not
 
 
-def test_a_script_with_ray_is_not_taken_to_resume(tmp_path: Path) -> None:
-    """Seen with Ray 2.60.0: started again with the same name, it began again."""
-    config = 'name="tiny", storage_path="/data/results"'
+@pytest.mark.parametrize(
+    ("config", "told"),
+    [
+        ('name="tiny", storage_path="/data/results"', ""),
+        ('name="tiny"', ""),
+        ('storage_path="/data/results"', "name"),
+    ],
+)
+def test_ray_goes_on_where_a_run_of_the_same_name_ended(
+    tmp_path: Path, config: str, told: str
+) -> None:
     (tmp_path / "train.py").write_text(RAY.format(config=config))
 
-    assert detect_resume(("python", "train.py"), tmp_path).how is How.UNKNOWN
+    method = detect_resume(("python", "train.py"), tmp_path)
+
+    assert method.how is (How.UNKNOWN if told else How.ITSELF)
+    assert told in method.why_not
 
 
 HF = """

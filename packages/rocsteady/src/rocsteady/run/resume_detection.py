@@ -42,8 +42,8 @@ CONTINUES = ("resume", "latest", "last", "auto", "continue")  # what an option i
 # What asks whether there is a checkpoint.
 LOOKS = frozenset([
     "exists", "isfile", "is_file", "isdir", "is_dir", "glob", "rglob", "iglob", "listdir",
-    "iterdir", "scandir", "get_last_checkpoint", "latest_checkpoint", "last_checkpoint",
-    "FileNotFoundError", "OSError", "IOError",
+    "iterdir", "scandir", "get_last_checkpoint", "get_checkpoint", "latest_checkpoint",
+    "last_checkpoint", "FileNotFoundError", "OSError", "IOError",
 ])  # fmt: skip
 OF_TIME = frozenset([
     "now", "utcnow", "today", "strftime", "time", "time_ns", "getpid", "uuid1", "uuid4",
