@@ -458,6 +458,28 @@ def test_a_script_that_is_starting_is_not_slowed_down_by_stacks() -> None:
     assert min(said.at for said in simulation.said if said.verdict.examine) >= began + 10
 
 
+@pytest.mark.parametrize(("lost", "learned"), [(True, False), (False, True)])
+def test_nothing_is_learned_from_a_wait_that_ends_with_its_rank(
+    *, lost: bool, learned: bool
+) -> None:
+    """As when another host restarts: the next hang would take four times as long to be found."""
+    pids = (TRAINER, TRAINER + 50)
+    pages = [Page(pid=pid, rank=rank, world=2) for rank, pid in enumerate(pids)]
+    stuck = of(
+        *(process(pid, thread(pid, Wait.LOCK, "main (/home/u/train.py:40)")) for pid in pids)
+    )
+    simulation = Simulation(pages)
+    simulation.run(Steps(seconds=20), Quiet(seconds=4.4, tree=stuck))
+
+    if lost:
+        simulation.pages.pop()
+        simulation.tick(None)
+    else:
+        simulation.run(Steps(seconds=1))
+
+    assert (simulation.pulse.ended.locked > 0) is learned
+
+
 def test_a_script_that_caught_an_interrupt_is_not_proven_to_hang_for_minutes() -> None:
     stuck = of(process(TRAINER, thread(TRAINER, Wait.LOCK, "main (/home/u/train.py:40)")))
     simulation = Simulation(None, Patience())

@@ -125,7 +125,7 @@ def _ticked(pulse: Pulse, tick: Tick, patience: Patience) -> Pulse:
         counters=tick.output.counters,
     )
     if advanced:
-        ended = pulse.ended if away else _ended(pulse, tick.at)
+        ended = pulse.ended if away or _has_lost_rank(pulse, tick) else _ended(pulse, tick.at)
         fresh = msgspec.structs.replace(fresh, progress=tick.at, ended=ended)
     elif counted:
         works = pulse.reading is not None and pulse.reading.works
@@ -137,6 +137,13 @@ def _ticked(pulse: Pulse, tick: Tick, patience: Patience) -> Pulse:
             sets=(),
         )
     return _forgotten(fresh, tick.at) if advanced or away else fresh
+
+
+def _has_lost_rank(pulse: Pulse, tick: Tick) -> bool:
+    """Whether a rank has ended, as when other hosts restart: its wait did not go on by itself."""
+    going = {beat.pid for beat in tick.heartbeats if not beat.raised}
+    before = [beat.pid for beat in trainers(pulse.heartbeats) if beat.rank is not None]
+    return any(pid not in going for pid in before)
 
 
 def _ended(pulse: Pulse, at: float) -> LongestWaits:
