@@ -317,7 +317,8 @@ class Trial:
             enough = len(found) >= (3 if cut else 2)
             if one and found:  # one file that is written again and again
                 enough = found[-1].stat().st_mtime > (first or 0.0) + FIRST_SAVE
-            if enough and (training := training_process(child.pid)):
+            begun = cut and found and found[-1].is_dir() and not any(found[-1].iterdir())
+            if enough and not begun and (training := training_process(child.pid)):
                 os.kill(training, signal.SIGSTOP)
                 if cut:
                     cut_newest(found[-1])
