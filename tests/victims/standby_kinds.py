@@ -170,7 +170,8 @@ PARTS = """
     from torch._dynamo.utils import counters
     parts += ["torch._dynamo" in sys.modules, type(counters).__name__]
     import torch._dynamo.config as config, functorch, torch._inductor.config as inductor
-    parts += [config is torch._dynamo.config, inductor is torch._inductor.config]
+    whole = sys.modules["torch"]
+    parts += [config is whole._dynamo.config, inductor is whole._inductor.config]
 """
 KINDS = {
     "plain": Kind(FACTS, ("train.py", "a b", "", "--lr"), real=True),
