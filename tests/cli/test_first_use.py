@@ -78,7 +78,7 @@ def test_a_script_that_is_a_program_runs(project: Project) -> None:
         ),
         (
             ("explain", "loader-inlin"),
-            "no failure or workaround named 'loader-inlin'. Did you mean 'loader-inline'?",
+            "no failure, workaround or rule named 'loader-inlin'. Did you mean 'loader-inline'?",
         ),
         (("explain", "q-q-q"), "To list them: rocsteady explain --workarounds"),
         (

@@ -16,7 +16,7 @@ import pytest
 if os.name == "nt":
     pytest.skip("runs are of POSIX; Windows is unconfirmed", allow_module_level=True)
 
-from supervised import Project
+from supervised import Project, until
 
 if TYPE_CHECKING:
     from tests.cli.conftest import Rocsteady
@@ -412,12 +412,13 @@ def test_a_torch_script_that_fails_under_a_variable_is_planned_without_it(
 
 @pytest.mark.slow
 def test_an_interrupt_ends_it_and_leaves_nothing(project: Project) -> None:
-    project.script(COUNTS)
-    project.job(JOB, "train.py")
+    project.script(COUNTS.replace("401", "100_001"))  # half an hour: its trial is one of 20 s
+    project.job(JOB.replace("400", "100_000"), "train.py")
     before = tree(project.folder)
 
     child = project.popen("plan", "--yes", "--trial", "20s")
-    time.sleep(4)
+    until(lambda: any(words.endswith("train.py ") for words in project.processes().values()))
+    time.sleep(1)
     child.send_signal(signal.SIGINT)
     ended = project.ended(child)
 
