@@ -40,6 +40,15 @@ def test_workers_that_are_the_limit_get_more_of_them() -> None:
     assert first.gain == pytest.approx(2.0)
 
 
+@pytest.mark.parametrize(("workers", "cores"), [(2, 2), (4, 2), (16, 16)])
+def test_more_workers_than_cores_are_not_advised(workers: int, cores: int) -> None:
+    slow = tried(pace=pace(1.0, data=0.8, compute=0.2))
+
+    first, _ = limits(slow, on_gpu=True, loader=loaders(workers), cores=cores)
+
+    assert "workers" not in first.best
+
+
 def test_workers_that_hang_are_not_made_more() -> None:
     slow = tried(pace=pace(1.0, data=0.8, compute=0.2))
 

@@ -63,6 +63,16 @@ def planned(
     return planner, ranked(planner.options, budget=wanted.budget)
 
 
+@pytest.mark.parametrize(("steps", "rents"), [(60, False), (720_000, True)])
+def test_a_card_is_rented_only_for_what_lasts_longer_than_its_set_up(
+    steps: int, *, rents: bool
+) -> None:
+    """60 steps take half a minute here, 720,000 take four days; to set one up takes 2 hours."""
+    _, options = planned(Scripted(gpu=(tried(2.0),), cpu=(tried(0.2),)), left=steps)
+
+    assert any(option.cost for option in options) == rents
+
+
 def test_a_remedy_that_the_trial_found_is_an_option_and_what_failed_is_ruled_out() -> None:
     broken = failed("hang-in-loader")
     mended = tried(2.4, INLINE, remedy="loader-inline")

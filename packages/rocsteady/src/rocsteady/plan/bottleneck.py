@@ -134,10 +134,10 @@ def _more_loading(share: float, loader: LoaderFacts | None, cores: int) -> tuple
     """
     rest = max(1 - share, LEAST_LEFT)
     less = "faster storage, or less work per sample", 1 / rest
-    if not cores:
-        return less
     workers = loader.workers if loader else 0
-    wanted = min(max(cores, workers + 1), MAX_WORKERS)
+    wanted = min(cores, MAX_WORKERS)
+    if wanted <= workers:
+        return less
     loading = share / wanted if workers == 0 else workers / wanted
     gain = 1 / max(rest, loading)
     more = f"{wanted} loader workers" if workers == 0 else f"{wanted} loader workers, not {workers}"

@@ -7,8 +7,9 @@ no trial can show is estimated from a measured pace (``estimates``).
 
 from __future__ import annotations
 
+import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import date
 from pathlib import Path
 from typing import NamedTuple
@@ -28,7 +29,15 @@ from rocsteady.plan.chains import chain_of
 from rocsteady.plan.circumstances import Circumstances, Goal, card_of, cores_here, facts_of
 from rocsteady.plan.estimates import CLOUD, Measured, on_recorded, recorded_cpu
 from rocsteady.plan.pace import FailureCost, FailureHistory, finish
-from rocsteady.plan.ranking import GETS_THERE, TIME_FOR_TRIALS, ranked, reasons, recommended, take
+from rocsteady.plan.ranking import (
+    GETS_THERE,
+    TIME_FOR_TRIALS,
+    in_time,
+    ranked,
+    reasons,
+    recommended,
+    take,
+)
 from rocsteady.plan.trials import (
     PlanTrials,
     TrialKind,
@@ -54,6 +63,7 @@ from rocsteady.store.machine_history import Memory
 from rocsteady.store.redaction import shown_command
 from rocsteady.system.root import Root
 
+DONE_SOONER_HERE = "the job is done here before one is set up"
 NO_SAVE_SEEN = 600.0  # seconds of work between checkpoints, where there are some and none was seen
 
 
@@ -108,7 +118,14 @@ class Planner:
         self._try_variants()
         self._estimate_others()
         # After all trials: they took some of the time to the deadline.
-        self.options = [self._forecast(row) for row in self._rows]
+        options = [self._forecast(row) for row in self._rows]
+        done_here = _sure_end_here(options)
+        for option in options:
+            if option.cost and option.setup and option.setup[0] * 60 > done_here:
+                why = (DONE_SOONER_HERE, *option.rests_on)
+                self.ruled_out.append(replace(option, basis=Basis.RULED_OUT, rests_on=why))
+            else:
+                self.options.append(option)
 
     def estimate(self, option: Option) -> None:
         self.options.append(self._forecast(_Row(option, self._job)))
@@ -303,6 +320,12 @@ def _with_failures(option: Option, history: FailureHistory) -> Option:
     if not history.failures:
         return option
     return replace(option, risk=Risk.MEDIUM, failures=history.failures, kinds=history.kinds)
+
+
+def _sure_end_here(options: Sequence[Option]) -> float:
+    """Return the seconds by which the job itself is done here, and in time; infinite: unsure."""
+    tried = [each for each in options if each.basis is Basis.TRIAL and not each.changes]
+    return min((it.finish.late for it in tried if it.finish and in_time(it)), default=math.inf)
 
 
 def _loss(row: _Row, *, can_resume: bool) -> FailureCost:

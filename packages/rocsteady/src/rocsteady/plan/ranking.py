@@ -269,7 +269,7 @@ def _how_long(first: Option, second: Option) -> str:
     option = f"Option {second.number}"
     if low > NO_COMPARISON and first.finish is not None and second.finish is not None:
         later = rough_duration(second.finish.seconds - first.finish.seconds)
-        return f"{option} finishes {later} later."
+        return f"{option} finishes {later} after option {first.number}."
     if low > WORTH_A_WORD:
         times = f"{low:.1f}" if high < low * WORTH_A_WORD else f"{low:.1f} to {high:.1f}"
         return f"{option} takes {times} times as long."
