@@ -6,6 +6,7 @@ import json
 import os
 import pickle
 import struct
+import time
 import zipfile
 from pathlib import Path
 from types import SimpleNamespace
@@ -128,6 +129,19 @@ def test_a_folder_is_one_checkpoint_and_may_be_unfinished(
     newest = own_checkpoints(tmp_path, 900)[0]
     assert newest.cut_off
     assert missing in newest.wrong
+
+
+def test_what_a_kill_left_in_the_newest_folder_says_nothing_of_those_before(
+    tmp_path: Path,
+) -> None:
+    """Seen with transformers: safetensors writes to a hidden file first."""
+    for step in (10, 20, 30):
+        whole = ("optimizer.pt", "chat.jinja") if step < 30 else (".tmpykxaOK", "half.pt")
+        for name in whole:
+            saved(tmp_path / f"out/checkpoint-{step}/{name}", at=1000 + step)
+        time.sleep(0.02)  # the folders tell their order by the clock
+
+    assert chosen(tmp_path) == ["out/checkpoint-20", "out/checkpoint-10"]
 
 
 class Piece:

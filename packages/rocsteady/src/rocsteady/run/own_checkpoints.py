@@ -228,11 +228,14 @@ def _wrong(path: Path) -> str:
         if short:
             return f"is cut short: {short[0]}"
     stem = re.sub(r"[0-9]+", "*", path.name)
-    others = [each for each in path.parent.glob(stem) if each.is_dir() and each != path]
+    # Only those before it: what a kill left half written after it may have files that none has.
+    began = path.stat().st_mtime_ns
+    before = {each: each.stat().st_mtime_ns for each in path.parent.glob(stem) if each.is_dir()}
+    others = [each for each, written in before.items() if written < began]
     if stem != path.name and others:
-        older = max(others, key=lambda each: each.stat().st_mtime_ns)
+        older = max(others, key=lambda each: before[each])
         missing = sorted({each.name for each in older.iterdir()} - names)
-        plain = [name for name in missing if not re.search(r"[0-9]", name)]
+        plain = [name for name in missing if not re.search(r"[0-9]|^\.", name)]
         if plain:
             return f"has no {plain[0]}, which {older.name} has"
     return ""
