@@ -194,6 +194,7 @@ def spare(python: str, folder: Path, hosts: int) -> float:
 
 def main() -> None:
     """Go through all faults so many times."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that no host is left
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--hosts", type=int, default=2)
     parser.add_argument("python")

@@ -8,6 +8,7 @@ TORCH_PYTHON is an interpreter with torch and rocsteady. Prints a line a hang, t
 from __future__ import annotations
 
 import random
+import signal
 import sys
 import time
 from pathlib import Path
@@ -30,6 +31,7 @@ def hang(job: Job, kind: str, rank: int) -> None:
 
 
 def main() -> None:
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that no host is left
     python, folder, number, *seed = sys.argv[1:]
     chosen = int(seed[0]) if seed else random.randrange(10**6)
     draw, right = random.Random(chosen), 0
