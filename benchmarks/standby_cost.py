@@ -6,7 +6,8 @@ The script makes AdamW steps of a small net, as fast as one thread can. Two run 
 each on a processor of its own, one of them with ``--standby``; the next pair swaps the processors.
 So what slows the machine for a while slows both. Steps are counted in each second of the same
 stretch, once the standby waits, and the median second counts. Aim: at most 1 % fewer steps while
-one waits. Needs two idle processors.
+one waits. Needs two idle processors. Where the same script differs more than that between two
+processors, as on a virtual machine, what the standby itself used in the stretch tells more.
 """
 
 from __future__ import annotations
@@ -40,9 +41,24 @@ def rate(seconds):
     return count / passed
 run, _, number = os.path.dirname(os.environ["ROCSTEADY_PAGES"]).rpartition("-")
 ready = f"{run}-{int(number) + 1}/pages/*.ready"
+def used():
+    ticks = switches = 0
+    for path in glob.glob("/proc/[0-9]*/environ"):
+        try:
+            with open(path, "rb") as stream:
+                if f"{run}-{int(number) + 1}/".encode() not in stream.read(): continue
+            with open(path.replace("environ", "stat")) as stream:
+                ticks += sum(map(int, stream.read().rpartition(")")[2].split()[11:13]))
+            with open(path.replace("environ", "status")) as stream:
+                switches += sum(int(line.split()[1]) for line in stream if "ctxt_sw" in line)
+        except OSError:
+            pass
+    return ticks / os.sysconf("SC_CLK_TCK"), switches
 rate(WARM_UP)
-was = len(glob.glob(ready))
-print(json.dumps([statistics.median(rate(1) for _ in range(int(sys.argv[1]))), was]))
+was, before = len(glob.glob(ready)), used()
+assert bool(was) == (before[0] > 1), "a standby has imported torch by now"
+steps = statistics.median(rate(1) for _ in range(int(sys.argv[1])))
+print(json.dumps([steps, was, *(now - then for now, then in zip(used(), before))]))
 """
 WARM_UP = 25.0  # seconds: 3 until the pace is known, then the imports of the standby
 
@@ -75,17 +91,18 @@ def training(
             yield started
 
 
-def pair(python: str, seconds: int, processors: tuple[int, int]) -> tuple[float, float]:
-    """Return the steps per second without and with a standby."""
+def pair(python: str, seconds: int, processors: tuple[int, int]) -> tuple[float, float, str]:
+    """Return the steps per second without and with a standby, and what that one used."""
     first, second = processors
     with (
         training(python, seconds, first) as without,
         training(python, seconds, second, "--standby") as beside,
     ):
-        (before, _), (after, waits) = (json.loads(it.communicate()[0]) for it in (without, beside))
+        told = [json.loads(it.communicate()[0]) for it in (without, beside)]
+    after, waits, processor, switches = told[1]
     if not waits:
         sys.exit("there was no standby")
-    return before, after
+    return told[0][0], after, f"it used {processor:.2f} s and woke up {switches} times"
 
 
 def main() -> int:
@@ -99,9 +116,11 @@ def main() -> int:
     fewer = []
     for number in range(given.pairs):
         order = (two, one) if number % 2 else (one, two)
-        before, after = pair(given.python, given.seconds, order)
+        before, after, used = pair(given.python, given.seconds, order)
         fewer.append(1 - after / before)
-        print(f"without {before:.1f}, with {after:.1f} steps/s: {fewer[-1]:+.2%}", flush=True)
+        print(
+            f"without {before:.1f}, with {after:.1f} steps/s: {fewer[-1]:+.2%}; {used}", flush=True
+        )
     mean = statistics.fmean(fewer)
     print(f"mean {mean:+.2%} fewer steps while one waits ({min(fewer):+.2%} to {max(fewer):+.2%})")
     return int(mean > MOST)
