@@ -19,7 +19,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "victims"))
 from rank_faults import RANKS, SCRIPT, Torchrun, inject
 
-WAIT = 300.0  # seconds, after which a fault counts as not noticed
+WAIT = 90.0  # seconds, after which a fault counts as not noticed
 SETTLE = 2.0  # seconds of steps before the fault, so that there is a checkpoint
 STEPS = "10000"
 RDZV = ("--rdzv-backend", "c10d", "--rdzv-endpoint", "localhost:0")
@@ -48,7 +48,7 @@ class Peer(Torchrun):
     """Two ranks below any launcher."""
 
     def __init__(self, folder: Path, command: list[str], **variables: str) -> None:
-        self.folder = folder
+        self.folder = self.reports = folder
         folder.mkdir(parents=True, exist_ok=True)
         self.log = (folder / "log").open("wb")
         path = f"{Path(command[0]).parent}:{os.environ['PATH']}"
