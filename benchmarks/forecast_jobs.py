@@ -402,7 +402,7 @@ def main() -> None:
     given = parser.parse_args()
     torch.manual_seed(0)
     torch.set_num_threads(1)
-    torch.set_flush_denormal(True)  # else the perceptron is slower by half once it has learned
+    torch.set_flush_denormal(True)  # else the perceptron slows down as it learns
     work = JOBS[given.name](given.steps)
     if given.time is not None:
         print(steps_a_second(work, given.time))

@@ -99,7 +99,7 @@ class Rendezvous(RendezvousHandler):
         self._before: dict[str, str | None] = {}  # variables that the last generation had changed
         self._generation = 0
         self._has_joined = False  # a generation; False: a spare so far
-        self._arrival = 0  # this host was the so-manieth to come; 0: not known
+        self._arrival = 0  # of this host, counted from 1; 0: not known
         self._is_cut_off = False
         self._hangs: Any = None  # what hosts tell each other of stuck ranks
         self._is_hang_fault_said = False
