@@ -130,6 +130,8 @@ def test_the_end_of_what_was_printed_is_kept(tmp_path: Path) -> None:
         ),
         (("ds/global_step20/mp_rank_00_model_states.pt", "ds/latest"), ("ds",), ()),  # DeepSpeed
         (("global_step20/states.pt", "latest"), ("global_step*",), ()),
+        (("r/checkpoint_2026-11-18_14-52-48.82/s.pt",), ("r/checkpoint_*-*-*_*-*-*.*",), ()),
+        (("out/last-state/optimizer.bin",), ("out/last-state",), ()),
         (("c/step-000000120/rank-0.safetensors",), ("c/step-*",), ()),
         (("logs/version_0/checkpoints/a.ckpt",), ("logs/version_*/checkpoints/a.ckpt",), ()),
         (("run7/checkpoints/a.pt",), ("run7/checkpoints/a.pt",), ()),  # run7 was there before

@@ -228,6 +228,62 @@ def test_a_checkpoint_that_no_pointer_names_yet_does_no_harm(tmp_path: Path) -> 
     assert checkpoints.newest() is not None
 
 
+RAY = """
+import os, torch
+import ray.train
+from ray.train.torch import TorchTrainer
+def train(config):
+    first, checkpoint = 0, ray.train.get_checkpoint()
+    if checkpoint:
+        with checkpoint.as_directory() as folder:
+            state = torch.load(os.path.join(folder, "state.pt"))
+        optimizer.load_state_dict(state["optimizer"])
+        first = state["epoch"] + 1
+    for epoch in range(first, 9):
+        optimizer.step()
+TorchTrainer(train, run_config=RunConfig(name="tiny")).fit()
+"""
+
+
+@pytest.mark.parametrize("named", ["", "checkpoint_2*", "checkpoint_2*/state.pt"])
+@pytest.mark.parametrize("whole", [0, 2])
+def test_rays_list_names_no_checkpoint_that_was_moved_away(
+    tmp_path: Path, whole: int, named: str
+) -> None:
+    """Ray 2.60.0 does not start if one of its list is not there."""
+    (tmp_path / "train.py").write_text(RAY)
+    folder = tmp_path / "results/tiny"
+    names = [f"checkpoint_2026-11-18_14-52-4{number}.822992" for number in range(whole + 1)]
+    for number, name in enumerate(names):
+        saved(folder / name / "state.pt", at=1001 + number)
+    cut(folder / names[-1] / "state.pt", at=1010)
+    results = [{"version": 0, "checkpoint_dir_name": name, "metrics": {}} for name in names]
+    listed = {
+        "ray_version": "2.60.0",
+        "checkpoint_results": results[::-1],  # by a score
+        "checkpoint_report_indices": list(range(whole + 1))[::-1],
+        "latest_checkpoint_result": results[-1],
+        "validated_checkpoint_dir_names": names,
+    }
+    other(folder / "checkpoint_manager_snapshot.json", json.dumps(listed).encode())
+    job, end = Job(command=("python", "train.py")), None
+    if named:
+        job = replace(job, resume=Resume(checkpoints=(f"results/tiny/{named}",)))
+        end = cast("Any", SimpleNamespace())
+    checkpoints = Checkpoints(job, tmp_path, tmp_path / ".rocsteady", None, began=900.0)
+
+    (announced,) = checkpoints.take_stock(end)
+
+    assert "checkpoint_manager_snapshot.json" in announced
+    assert (folder / f".{names[-1]}.broken/state.pt").exists()
+    now = json.loads((folder / "checkpoint_manager_snapshot.json").read_text())
+    assert now["checkpoint_results"] == results[:-1][::-1]
+    assert now["checkpoint_report_indices"] == list(range(whole))[::-1]
+    assert now["latest_checkpoint_result"] == (results[-2] if whole else None)
+    assert now["validated_checkpoint_dir_names"] == names[:-1]
+    assert now["ray_version"] == "2.60.0"
+
+
 def test_a_pointer_is_no_log_that_a_restart_began_anew(tmp_path: Path) -> None:
     deepspeed(tmp_path)
     other(tmp_path / "latest", b"the newest lines")

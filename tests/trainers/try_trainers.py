@@ -22,6 +22,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -31,7 +32,6 @@ PROJECTS = HERE / "projects"
 TORCH = ("torch==2.13.0", "numpy>=2,<3")
 TORCHVISION = "torchvision==0.28.0"
 WITHIN = 420.0  # seconds for one run
-FIRST_SAVE = 2.0  # seconds that a trainer may take to write its first checkpoint
 HEALTHY, KILL, HANG, CUT = "healthy", "kill", "hang", "cut"
 INIT, INIT_HANG, DRILL = "init", "init-hang", "drill"
 SCENARIOS = (HEALTHY, KILL, HANG, CUT, INIT, INIT_HANG, DRILL)
@@ -53,6 +53,7 @@ class Trainer(NamedTuple):
     hung_with: str = ""  # a variable of the run that hangs
     faults: str = ""  # of the drill; a hang and a kill after checkpoints unless told
     within: float = WITHIN
+    noted: float = 0.0  # seconds until it has noted a checkpoint where it looks for the newest
 
     @property
     def drill_faults(self) -> str:
@@ -152,6 +153,7 @@ TRAINERS = (
         120,
         final="out/model.safetensors",
         make=MODEL,
+        within=900.0,
     ),
     Trainer(
         "nnU-Net",
@@ -165,6 +167,7 @@ TRAINERS = (
         prepare="nnUNetv2_plan_and_preprocess -d 1 -c 2d -np 1",
         loader=False,
         hung_with="nnUNet_n_proc_DA=0",  # its workers poll: nothing is proven beside them
+        within=900.0,
     ),
     Trainer(
         "DeepSpeed",
@@ -180,9 +183,10 @@ TRAINERS = (
         "deepspeed",
         "python train.py",
         "ray",
-        "results/tiny/checkpoint_*",
+        "results/tiny/checkpoint_2*",
         120,
         loader=False,
+        noted=2.5,
     ),
 )
 PACKAGES = {
@@ -312,14 +316,18 @@ class Trial:
             found = sorted(
                 self.folder.glob(self.trainer.checkpoints), key=lambda it: it.stat().st_mtime
             )
-            if found and first is None:
-                first = found[-1].stat().st_mtime
-            enough = len(found) >= (3 if cut else 2)
-            if one and found:  # one file that is written again and again
-                enough = found[-1].stat().st_mtime > (first or 0.0) + FIRST_SAVE
+            enough = not one and len(found) >= (3 if cut else 2)
+            if one and found and whole(found[-1]):  # one file that is written again and again
+                saved = found[-1].stat().st_mtime
+                first = first or saved
+                enough = saved > first
             begun = cut and found and found[-1].is_dir() and not any(found[-1].iterdir())
-            if enough and not begun and (training := training_process(child.pid)):
+            waited = found and time.time() - found[-1].stat().st_mtime >= self.trainer.noted
+            if enough and waited and not begun and (training := training_process(child.pid)):
                 os.kill(training, signal.SIGSTOP)
+                if one and not whole(found[-1]):  # it is being written again
+                    os.kill(training, signal.SIGCONT)
+                    continue
                 if cut:
                     cut_newest(found[-1])
                 os.kill(training, signal.SIGKILL)
@@ -376,6 +384,7 @@ def environment(folder: Path, programs: Path) -> dict[str, str]:
         "nnUNet_preprocessed": str(folder / "preprocessed"),
         "nnUNet_results": str(folder / "results"),
         "nnUNet_n_proc_DA": "1",
+        "nnUNet_def_n_proc": "1",  # else eight, twice, each of which loads torch
         "nnUNet_compile": "f",
     }
 
@@ -410,6 +419,11 @@ def _is_worker(pid: int) -> bool:
         above = Path(f"/proc/{parent[1]}/cmdline") if parent else None
         return above is not None and above.read_bytes() == Path(f"/proc/{pid}/cmdline").read_bytes()
     return False
+
+
+def whole(path: Path) -> bool:
+    """Return whether the files beside a checkpoint, and it itself, are written to their ends."""
+    return all(map(zipfile.is_zipfile, path.parent.glob(f"*{path.suffix}")))
 
 
 def cut_newest(path: Path) -> None:

@@ -22,11 +22,11 @@ from rocsteady.probe.scratch import Scratch
 from rocsteady.run.attempt_end import AttemptEnd
 from rocsteady.run.job.done_when import POINTER
 from rocsteady.run.job.values import Resume
+from rocsteady.run.own_checkpoints import STEP_FOLDER
 from rocsteady.run.progress import StepTimes
 from rocsteady.run.script_resume import resume_of
 from rocsteady.system.logfile import TEXT_STAMP
 
-FOLDERS = re.compile(r"(?:checkpoint|ckpt|step|epoch|iter|global_step)[-_=]?[0-9]+")
 SAYS_SO = re.compile(r"(?i)checkpoint|ckpt|last|latest|resume|snapshot|state")
 USUAL = re.compile(r"(?i)(?:model_?)?(?:checkpoint|ckpt|chkpt|snapshot)s?")  # names of folders
 STATE = MODELS | {".bin", ".tar"}  # suffixes, in such a folder
@@ -277,7 +277,7 @@ def _apart(
 
 def _is_checkpoint(folder: PurePosixPath) -> bool:
     ours = checkpoint_folder.step_of(Path(folder)) is not None
-    return ours or FOLDERS.fullmatch(folder.name) is not None
+    return ours or STEP_FOLDER.fullmatch(folder.name) is not None
 
 
 def _pattern(path: PurePosixPath, project: Path) -> str:

@@ -39,6 +39,7 @@ from rocsteady.run.own_checkpoints import (
     put_in_place,
     repoint,
     set_aside,
+    strike_out,
     usable,
     without_files,
 )
@@ -170,7 +171,8 @@ class Checkpoints:
         if any(CHECKPOINT in text for text in (*resume.arguments, *resume.environment.values())):
             return  # it takes the one that it is told
         named = find_checkpoints(resume, self.folder) - self._origin.foreign
-        paths = {self.folder / each.path for each in named}
+        files = {self.folder / each.path for each in named}
+        paths = files.union(*(each.parents for each in files))  # it may name a file of a folder
         yield from self._set_aside(
             [each for each in self._written() if self.folder / each.path in paths]
         )
@@ -182,10 +184,13 @@ class Checkpoints:
             newest = not good or each.written > good[0].written
             is_last = any(fnmatchcase(each.path.name, name) for name in self.method.last)
             taken = newest or is_last  # by the script, if it stays
-            if each.cut_off and taken and (target := set_aside(self.folder, each.path)):
+            if not each.cut_off or not taken:
+                continue
+            struck = strike_out(self.folder, each.path)
+            if target := set_aside(self.folder, each.path):
                 source = put_in_place(self.folder, each.path, good) if is_last else None
                 instead = f"; {source} was copied in its place" if source else ""
-                yield f"{each.path} {each.wrong}: moved to {target}{instead}."
+                yield f"{each.path} {each.wrong}: moved to {target}{instead}{struck}."
 
     def take_stock_again(self) -> tuple[str, ...]:
         """Look for what could not be looked for, as its drive was gone."""

@@ -36,7 +36,10 @@ LENGTH = struct.Struct("<Q")  # of the header of a safetensors file
 PICKLE_LIMIT = 64 << 20  # bytes that are searched
 SUFFIXES = MODELS | TORCH_SAVED | {".tar", ".distcp"}
 OTHER_SUFFIXES = {"", ".bin", ".chk", ".ckp", ".dat", ".model", ".save", ".state"}
-STEP_FOLDER = re.compile(r"(?:checkpoint|ckpt|step|epoch|iter|global_step)[-_=]?[0-9]+|.*-state")
+STEP_FOLDER = re.compile(
+    r"(?:checkpoint|ckpt|step|epoch|iter|global_step)[-_=]?[0-9]+|.*-state"
+    r"|checkpoint_[0-9]{4}-[0-9_.-]+"  # Ray Train's
+)
 IN_FOLDERS = (".metadata", "trainer_state.json", "train_state.json", "random_states_0.pkl")
 # What an optimizer's state has, or a key that stands for it: "opt", "opt_state", "opt.state.0". Of
 # a pickle a string is preceded by its length, in one byte or four.
@@ -45,6 +48,7 @@ _STATE = re.compile(
     rb"|(?:X\x03\0\0\0|\x8c\x03)opt|(?:X[\x04-@]\0\0\0|\x8c[\x04-@])opt[._\d]",
     re.IGNORECASE | re.DOTALL,
 )
+RAY_LIST = "checkpoint_manager_snapshot.json"  # all checkpoints of a run of Ray Train
 MAX_ENTRIES = 10_000  # of a folder
 BEST = re.compile(r"(?i)best")
 _SET_ASIDE = re.compile(r"\..+\.broken")
@@ -117,6 +121,28 @@ def set_aside(folder: Path, path: Path) -> Path | None:
         (folder / path).rename(folder / target)
         return target
     return None
+
+
+def strike_out(folder: Path, path: Path) -> str:
+    """Have Ray Train's list not name a checkpoint that is set aside: Ray does not start then.
+
+    Returns what is to be announced; "": there was nothing to do.
+    """
+    file = folder / path.with_name(RAY_LIST)
+    try:
+        listed = json.loads(read_head(file, PICKLE_LIMIT))
+        results, numbers = listed["checkpoint_results"], listed["checkpoint_report_indices"]
+        at = [each["checkpoint_dir_name"] for each in results].index(path.name)
+        del results[at], numbers[at]
+        newest = numbers.index(max(numbers)) if numbers else None
+        listed["latest_checkpoint_result"] = None if newest is None else results[newest]
+        for key in listed:
+            if key.endswith("_dir_names"):
+                listed[key] = [name for name in listed[key] if name != path.name]
+        write_whole(file, json.dumps(listed).encode(), S_IMODE(file.stat().st_mode))
+    except (OSError, ValueError, LookupError, TypeError):  # there is none, or it is not in it
+        return ""
+    return f"; {path.with_name(RAY_LIST)} names it no more"
 
 
 def repoint(folder: Path, path: Path) -> str:
