@@ -51,6 +51,7 @@ class Trainer(NamedTuple):
     prepare: str = ""  # a command, after that
     loader: bool = True  # it uses torch's loader with workers; else it hangs in backward
     hung_with: str = ""  # a variable of the run that hangs
+    hang_after: str = ""  # where no hang can be proven
     faults: str = ""  # of the drill; a hang and a kill after checkpoints unless told
     within: float = WITHIN
     noted: float = 0.0  # seconds until it has noted a checkpoint where it looks for the newest
@@ -186,6 +187,8 @@ TRAINERS = (
         "results/tiny/checkpoint_2*",
         120,
         loader=False,
+        hang_after="1m",  # its workers take commands from the network all the time
+        faults="kill@36,segv@72",
         noted=2.5,
     ),
 )
@@ -257,6 +260,8 @@ class Trial:
             name, _, value = self.trainer.hung_with.partition("=")
             more |= {name: value} if name else {}
         words = [] if job else ["--", *self.trainer.command.split()]
+        if harm == HANG and self.trainer.hang_after:
+            words = ["--hang-after", self.trainer.hang_after, *words]
         return self._run([rocsteady(), "run", "--yes", "--name", "trial", *words], more, harm)
 
     def init(self, known: Path) -> Ended | None:

@@ -131,6 +131,21 @@ def test_a_process_that_sleeps_beside_the_set_may_kill_another_later() -> None:
     assert not found(alone, process(400, sleep)).handlers  # nobody else's end would free it
 
 
+@pytest.mark.parametrize(
+    ("file", "counts"),
+    [
+        ("python3.11/multiprocessing/resource_tracker.py", False),
+        ("site-packages/multiprocess/resource_tracker.py", False),  # of datasets: seen with axolotl
+        ("home/u/server.py", True),
+    ],
+)
+def test_a_child_that_ends_only_with_its_parent_sends_no_signal(file: str, *, counts: bool) -> None:
+    trainer = process(TRAINER, blocked(TRAINER, pids=(TRAINER,)))
+    child = process(300, blocked(300, f"main (/{file}:170)", wait=Wait.TREE, pids=(TRAINER,)))
+
+    assert bool(found(trainer, child).handlers) is counts
+
+
 @pytest.mark.parametrize("number", [14, 26, 27])
 def test_a_handler_of_an_alarm_opens_the_set(number: int) -> None:
     one = found(process(TRAINER, blocked(TRAINER, pids=(TRAINER,)), handlers=(2, number)))

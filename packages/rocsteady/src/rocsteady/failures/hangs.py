@@ -49,6 +49,7 @@ _SERVES = (  # processes that wait for the others, not the others for them
     Pattern("(compile_worker/__main__.py)"),
     Pattern("main (multiprocessing/forkserver.py)"),
     Pattern("main (multiprocessing/resource_tracker.py)"),
+    Pattern("main (multiprocess/resource_tracker.py)"),
 )
 _WORKERS = (
     Pattern("_worker_loop (_utils/worker.py)"),

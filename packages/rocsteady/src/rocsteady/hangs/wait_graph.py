@@ -45,7 +45,11 @@ from rocsteady.wording import duration
 LOADER = "torch/utils/data/dataloader.py"
 WORKER = "torch/utils/data/_utils/worker.py"
 # What children run that end only with their parent: torch's own handler is there for their crash.
-SERVING = (WORKER, "multiprocessing/resource_tracker.py")
+SERVING = (
+    WORKER,
+    "multiprocessing/resource_tracker.py",
+    "multiprocess/resource_tracker.py",  # of datasets
+)
 PIN_MEMORY = "torch/utils/data/_utils/pin_memory.py"
 QUEUES = "multiprocessing/queues.py"
 # Seconds by which a timeout may differ from what the loop gives: it is read a moment later.

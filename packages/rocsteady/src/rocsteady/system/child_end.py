@@ -71,7 +71,11 @@ DETACHED = TerminalUse(stdin=None, stdout=None, stderr=None)
 
 LEFTOVER_WAIT = timedelta(seconds=1)  # that others have to follow the command's own end
 SHORTEST, LONGEST = 0.01, 0.1  # seconds between two looks at the tree
-CLEANERS = (b"multiprocessing.resource_tracker", b"torch_shm_manager")
+CLEANERS = (
+    b"multiprocessing.resource_tracker",
+    b"multiprocess.resource_tracker",
+    b"torch_shm_manager",
+)
 EXIT_WAIT = 0.3  # seconds for the keeper to report a command that is gone
 
 
