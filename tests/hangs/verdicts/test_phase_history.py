@@ -10,9 +10,18 @@ import pytest
 from rocsteady.hangs.judgment import begin, learn
 from rocsteady.hangs.phase_history import PhaseHistory, Stays, merge
 from rocsteady.hangs.stack_frames import place_of
+from rocsteady.hangs.values import Wait
 from rocsteady.hangs.verdict import Patience
 from tests.hangs.verdicts.heavy_tails import Tally, run
-from tests.hangs.verdicts.simulate import Page, Simulation, Steps
+from tests.hangs.verdicts.simulate import (
+    TRAINER,
+    Page,
+    Quiet,
+    Simulation,
+    Steps,
+    process,
+    thread,
+)
 
 
 def stays(*seconds: float) -> Stays:
@@ -57,6 +66,21 @@ def test_what_was_learned_survives_the_journal() -> None:
     assert learned.of("compute").count == simulation.pages[0].step
     assert msgspec.json.decode(msgspec.json.encode(learned), type=PhaseHistory) == learned
     assert begin(0.0, 0.0, learned).earlier == learned
+
+
+def test_the_wait_that_a_failure_ended_is_not_learned() -> None:
+    """A rank whose peers are killed leaves its collective with an error, after a minute in it."""
+    simulation = Simulation()
+    blocked = process(TRAINER, thread(TRAINER, Wait.LOCK, "main (/home/u/train.py:40)"))
+    simulation.run(Steps(seconds=5), Quiet(seconds=60, tree=lambda _: (blocked,)))
+    page = simulation.pages[0]
+    page.stay("compute", 60.0)
+    page.phase, page.since = "finish", 65.0
+    simulation.tick(None)
+
+    assert learn(simulation.pulse).of("compute").longest == 60.0
+    assert learn(simulation.pulse, failed=True).of("compute").longest < 1.0
+    assert learn(simulation.pulse, failed=True).of("compute").count > 10
 
 
 def test_the_order_of_durations_is_checked() -> None:

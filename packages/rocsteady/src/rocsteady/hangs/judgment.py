@@ -66,6 +66,10 @@ class Pulse(Value, frozen=True, kw_only=True):
     moved_at: float | None = None  # the last snapshot in which something moved, since progress
     sets: tuple[WaitSet, ...] = ()  # of the snapshots in a row that found the same closed set
     ended: LongestWaits = LongestWaits()
+    settled: tuple[tuple[Heartbeat, ...], LongestWaits] = (
+        (),
+        LongestWaits(),
+    )  # before its last wait
     ranks: tuple[RankRecord, ...] = ()  # by the last snapshot
 
 
@@ -83,12 +87,15 @@ def begin(
     )
 
 
-def learn(pulse: Pulse) -> PhaseHistory:
-    """Return what this attempt showed of its phases, for the journal to merge with the rest."""
+def learn(pulse: Pulse, *, failed: bool = False) -> PhaseHistory:
+    """Return what this attempt showed of its phases, for the journal to merge with the rest.
+
+    The last wait of one that ``failed`` does not count: an error ended it, such as that of a rank
+    whose peers were killed. The next hang would take a multiple of it to be found.
+    """
+    heartbeats, ended = pulse.settled if failed else (pulse.heartbeats, pulse.ended)
     return msgspec.structs.replace(
-        from_heartbeats(pulse.heartbeats),
-        device_wait=pulse.ended.device,
-        locked_wait=pulse.ended.locked,
+        from_heartbeats(heartbeats), device_wait=ended.device, locked_wait=ended.locked
     )
 
 
@@ -125,8 +132,10 @@ def _ticked(pulse: Pulse, tick: Tick, patience: Patience) -> Pulse:
         counters=tick.output.counters,
     )
     if advanced:
-        ended = pulse.ended if away or _has_lost_rank(pulse, tick) else _ended(pulse, tick.at)
-        fresh = msgspec.structs.replace(fresh, progress=tick.at, ended=ended)
+        lost = _has_lost_rank(pulse, tick)
+        ended = pulse.ended if away or lost else _ended(pulse, tick.at)
+        settled = pulse.settled if lost else (pulse.heartbeats, pulse.ended)
+        fresh = msgspec.structs.replace(fresh, progress=tick.at, ended=ended, settled=settled)
     elif counted:
         works = pulse.reading is not None and pulse.reading.works
         fresh = msgspec.structs.replace(

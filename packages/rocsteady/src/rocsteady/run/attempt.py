@@ -468,6 +468,8 @@ class Attempt:
             self._trial.ended(read_checkpoint(pages, late=True), steps=steps)
             ended = outcome in (Outcome.BY_ITSELF, Outcome.HUNG, Outcome.AT_EXIT)
             outcome = Outcome.STARTED_OVER if self._trial.started_over and ended else outcome
+        crashed = outcome is Outcome.BY_ITSELF and not (exited and exited.code == 0)
+        failed = crashed or outcome in (Outcome.HUNG, Outcome.REPLACED)
         return AttemptEnd(
             started_over=self._trial.started_over if self._trial else "",
             outcome=outcome,
@@ -484,7 +486,9 @@ class Attempt:
             saved=read_saved(pages) if pages else SavedFiles(),
             read=read_checkpoint(pages) if pages else None,
             found=found,
-            learned=learn(msgspec.structs.replace(self._pulse, heartbeats=progress.heartbeats)),
+            learned=learn(
+                msgspec.structs.replace(self._pulse, heartbeats=progress.heartbeats), failed=failed
+            ),
             processes=pids or (child.pid,),
             began=self._began,
             snapshots=self._snapshots,
