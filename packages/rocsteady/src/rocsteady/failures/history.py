@@ -7,7 +7,7 @@ that it was meant for is answered in another way.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -21,6 +21,37 @@ UNCHANGED = ("", "retry", "fresh-process")  # what leads to an attempt without c
 BROUGHT_ABOUT = frozenset(
     {FailureKind.SCRIPT_ERROR, FailureKind.NO_GPU_VISIBLE, FailureKind.WRONG_DEVICE_MASK}
 )
+
+
+class Reach(NamedTuple):
+    """How far an attempt came, and with what."""
+
+    strategy: Strategy
+    steps: int  # where it ended, counted from the job's beginning
+    made: int  # by itself
+
+    @classmethod
+    def between(cls, strategy: Strategy, first: int | None, last: int | None) -> Reach:
+        """Return that of an attempt that went on from a step, and came to another."""
+        return cls(strategy, last or 0, max(0, (last or 0) - (first or 0)))
+
+
+def made_difference(attempts: Sequence[Reach]) -> bool:
+    """Return whether the settings of the last attempt have shown that they help.
+
+    To get further is not enough: a run that fails now and then does so with any setting. They made
+    more steps than any attempt without them, or passed a step at which two of those failed.
+    """
+    last = attempts[-1].strategy
+    without = [each for each in attempts if each.strategy != last]
+    with_them = [each for each in attempts if each.strategy == last]
+    if not without or not any(each.steps for each in attempts):  # nothing to compare
+        return bool(without)
+    if max(each.made for each in with_them) > max(each.made for each in without):
+        return True
+    ends = [each.steps for each in without]
+    furthest = max(each.steps for each in with_them)
+    return any(ends.count(step) > 1 and furthest > step + 1 for step in ends)
 
 
 class Standing(NamedTuple):

@@ -16,6 +16,7 @@ import msgspec
 from rocsteady.doctor.knowledge.values import Fix
 from rocsteady.doctor.values import Brief, Diagnosis
 from rocsteady.failures.difference import describe_changes
+from rocsteady.failures.history import Reach, made_difference
 from rocsteady.hangs.frames import is_users_file, place
 from rocsteady.hangs.wait_set import Waiter
 from rocsteady.model import (
@@ -567,7 +568,10 @@ def _trouble_in_short(record: RunRecord, attempts: Sequence[AttemptStory]) -> st
     if not said:
         return "Nothing went wrong."
     last = attempts[-1]
-    changed = f"It went on with {last.settings}. " * (last.settings != UNCHANGED and last.goes_on)
+    changed = ""
+    if last.settings != UNCHANGED and last.goes_on:
+        vain = "" if _helped(record) else ", but made no more steps at a time than before"
+        changed = f"It went on with {last.settings}{vain}. "
     lost = f"This cost {duration(record.seconds_lost)}." * (record.seconds_lost > 0)
     return f"{' '.join(said)} {changed}{lost}".rstrip()
 
@@ -661,7 +665,7 @@ def _after_success(facts: RunFacts, attempts: Sequence[AttemptStory]) -> NextSte
         if settings.get(each.attempt or 0) != settings.get((each.attempt or 0) + 1)
         and not (each.ends or each.changes_nothing)
     ]
-    if kept != UNCHANGED and changes and changes[-1].fallback is None:
+    if kept != UNCHANGED and changes and changes[-1].fallback is None and _helped(record):
         fix = f"Fix {place}, or keep" if place else "Keep"
         strategy = record.attempts[-1].strategy
         unset = [name for name, value in strategy.variables.items() if value is None]
@@ -679,6 +683,12 @@ def _after_success(facts: RunFacts, attempts: Sequence[AttemptStory]) -> NextSte
     if advice := next(filter(None, advised), None):
         return NextStep(action=Action.FIX_CAUSE, text=f"Before the next run: {advice.text}")
     return NextStep(action=Action.NOTHING, text="Nothing. The run is done.")
+
+
+def _helped(record: RunRecord) -> bool:
+    """Return whether the settings of the last attempt have shown that they help."""
+    reached = [Reach.between(it.strategy, it.first_step, it.last_step) for it in record.attempts]
+    return bool(reached) and made_difference(reached)
 
 
 def _met(record: RunRecord) -> str:

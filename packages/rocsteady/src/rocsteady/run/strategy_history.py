@@ -18,7 +18,7 @@ from rocsteady.doctor.knowledge.reader import Knowledge
 from rocsteady.doctor.machine.machine import Machine, examine, software_of
 from rocsteady.errors import RocsteadyError
 from rocsteady.failures.classify import Classifier
-from rocsteady.failures.history import BROUGHT_ABOUT
+from rocsteady.failures.history import BROUGHT_ABOUT, Reach, made_difference
 from rocsteady.failures.ladder import RemedyChoice
 from rocsteady.failures.probe_evidence import supported
 from rocsteady.failures.remedy import RETRY, load_remedies, requested_strategy
@@ -68,6 +68,7 @@ class StrategyHistory:
         self._before = 0  # how many of these were on options that were given up
         self._answered = ""  # the kind of failure that the remedy is for
         self._furthest = ProgressCounts()
+        self._reached: list[Reach] = []  # by each attempt
         self._starts: set[str] = set()  # checkpoints that attempts began with
         self._split: BatchSplit | None = None  # that was seen last
         crashes = memory.deadly(here, script) if memory else ()
@@ -179,7 +180,9 @@ class StrategyHistory:
         if end.heartbeats and not any(beat.step for beat in end.heartbeats):
             further = False  # it only read what others have saved
         progressed = further or (end.outcome is Outcome.BY_ITSELF and not is_failure(end))
-        if progressed and self._changed and self._memory is not None:
+        self._reached.append(Reach(self.strategy, end.last_step or 0, end.made))
+        helps = progressed and self._changed and made_difference(self._reached)
+        if helps and self._memory is not None:
             self._memory.helped(
                 Helped(
                     machine=self._here,
@@ -254,8 +257,10 @@ class StrategyHistory:
 
     @property
     def in_force(self) -> tuple[str, ...]:
-        """The remedies that --with would need for the strategy in force; (): it has none."""
+        """The remedies that --with would need for the strategy in force; (): none, or no help."""
         if self.strategy == self._options.strategy or self._options.start_with:
+            return ()
+        if not (self._reached and made_difference(self._reached)):
             return ()
         taken = [*dict.fromkeys(entry.remedy for entry in self._tried), self.remedy]
         names = [name for name in taken if name in load_remedies() and name != RETRY]
@@ -320,6 +325,7 @@ class StrategyHistory:
 
     def _remember(self, attempt: AttemptRecord, row: NamedFailure) -> None:
         steps = attempt.last_step or 0
+        self._reached.append(Reach.between(attempt.strategy, attempt.first_step, attempt.last_step))
         self._tried.append(
             FailedAttempt(
                 strategy=attempt.strategy,
