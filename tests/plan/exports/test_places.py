@@ -127,15 +127,23 @@ def test_a_container_gets_devices_groups_by_number_and_shared_memory(
     assert "--security-opt seccomp=unconfined" in text
 
 
-def test_a_pod_is_retried_on_75_and_not_on_76(an_export: Callable[..., Export]) -> None:
+def after_pod(code: int, rules: list[dict[str, Any]]) -> str:
+    """Choose as the Job's controller does: the first rule that fits, else it is counted."""
+    for rule in rules:
+        on = rule.get("onExitCodes")
+        if on and (code in on["values"]) == (on["operator"] == "In"):
+            return str(rule["action"])
+    return "Count"
+
+
+def test_a_pod_is_retried_only_where_that_can_help(an_export: Callable[..., Export]) -> None:
     spec = manifest(an_export(gpus=2))["spec"]
 
-    rules = [
-        (rule["action"], rule["onExitCodes"]["values"])
-        for rule in spec["podFailurePolicy"]["rules"]
-        if "onExitCodes" in rule
-    ]
-    assert rules == [("Ignore", [75]), ("FailJob", [76])]
+    rules = spec["podFailurePolicy"]["rules"]
+    assert after_pod(75, rules) == "Ignore"
+    assert {after_pod(code, rules) for code in (1, 2, 76)} == {"FailJob"}
+    assert {after_pod(code, rules) for code in (137, 143)} == {"Count"}  # killed from outside
+    assert rules[0]["onPodConditions"][0]["type"] == "DisruptionTarget"
     (pod,) = spec["template"]["spec"]["containers"]
     assert pod["resources"] == {"limits": {"amd.com/gpu": 2}}
     assert spec["template"]["spec"]["volumes"][1]["emptyDir"]["medium"] == "Memory"
@@ -240,7 +248,8 @@ def after(message: str, rules: list[dict[str, Any]]) -> str:
 
 
 @pytest.mark.parametrize(
-    ("code", "action"), [(75, "RestartJobSetAndIgnoreMaxRestarts"), (76, "FailJobSet")]
+    ("code", "action"),
+    [(75, "RestartJobSetAndIgnoreMaxRestarts"), (76, "FailJobSet"), (1, "FailJobSet")],
 )
 def test_an_exit_code_of_any_host_decides_for_all(
     an_export: Callable[..., Export], code: int, action: str
@@ -250,15 +259,18 @@ def test_an_exit_code_of_any_host_decides_for_all(
     (job,) = spec["replicatedJobs"]
     policy = job["template"]["spec"]["podFailurePolicy"]["rules"]
     (container,) = job["template"]["spec"]["template"]["spec"]["containers"]
-    on = policy[1]["onExitCodes"]
-    assert policy[1]["action"] == "FailJob"
-    assert code in on["values"]
-    assert on["containerName"] == container["name"]
+    assert after_pod(code, policy) == "FailJob"
+    assert after_pod(137, policy) == "Count"  # which the JobSet counts, too
+    assert policy[1]["onExitCodes"]["containerName"] == container["name"]
     message = (  # as the Job's controller writes it
         f"Container {container['name']} for pod default/es-futures-{code}-7675-x failed with"
         f" exit code {code} matching FailJob rule at index 1"
     )
     assert after(message, spec["failurePolicy"]["rules"]) == action
+    moved = (
+        "Pod default/es-futures-x has condition DisruptionTarget matching FailJob rule at index 0"
+    )
+    assert after(moved, spec["failurePolicy"]["rules"]) == "RestartJobSetAndIgnoreMaxRestarts"
 
 
 def test_hosts_meet_at_the_first_pod(an_export: Callable[..., Export]) -> None:
