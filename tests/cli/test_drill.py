@@ -169,14 +169,15 @@ def test_how_a_script_resumes_is_read_from_it_where_there_is_no_job_file(
     project.script(RESUMES_BY_ITSELF)
     before = hashed(project.folder)
 
-    faults = ("--faults", "hang:backward@25,kill@65")
+    faults = ("--faults", "hang:backward@25,kill@165")  # it is done before the drill would end it
     ended = project.say(
         *("drill", "--yes", "--json", *faults, "--", torch_python, "train.py"), within=240
     )
 
     told = json.loads(ended.out)
     assert ended.code == 0, ended.err
-    assert [fault["went_on_from"] for fault in told["faults"]] == [20, 60]
+    assert [fault["went_on_from"] for fault in told["faults"]] == [20, 160]
+    assert "Fix " not in ended.err  # a fault that is not the script's
     assert hashed(project.folder) == before
 
 

@@ -167,6 +167,7 @@ def test_an_unknown_command_is_wrong_usage(cli: Rocsteady) -> None:
     [
         ("--also", "precision-bf16", "--deny", "precision-bf16"),
         ("--allow", "loader-inline", "--deny", "loader-inline"),
+        ("--with", "loader-inline", "--deny", "loader-inline"),
         ("--no-workarounds", "--also", "precision-bf16"),
         ("--no-workarounds", "--allow", "loader-inline"),
     ],

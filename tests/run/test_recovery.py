@@ -83,6 +83,12 @@ def test_real_progress_is_not_thrown_away_unasked(changes: dict[str, object]) ->
     assert chosen(end(**changes), options=scratch)[0] is Next.AGAIN_FROM_SCRATCH
 
 
+def test_where_no_checkpoint_is_whole_it_counts_how_much_was_made() -> None:
+    cut = end(wrote_checkpoint=True, all_cut_off=True)
+    assert chosen(cut)[0] is Next.AGAIN
+    assert chosen(msgspec.structs.replace(cut, progress_seconds=601.0))[0] is Next.END
+
+
 def test_a_script_that_can_resume_goes_on() -> None:
     assert chosen(end(wrote_checkpoint=True), can_resume=True)[0] is Next.AGAIN
     assert chosen(end(outcome=Outcome.HUNG, exit=None), can_resume=True)[0] is Next.AGAIN

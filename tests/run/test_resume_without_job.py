@@ -165,6 +165,35 @@ def test_a_newest_checkpoint_that_is_cut_off_is_moved_aside(
     assert "moved to .ckpt_34.pt.broken" in ended.err
 
 
+def test_a_run_whose_only_checkpoint_is_cut_off_starts_from_the_beginning(
+    project: Project, torch_python: str
+) -> None:
+    text = TRAINS.replace("IS", "is not None").replace("LOG", "a")
+    text = text.replace("os.kill(", 'os.truncate("last.pt", 100); os.kill(')
+
+    ended = project.run("--", torch_python, project.script(text), within=120)
+
+    assert ended.code == 0, ended.err
+    assert "from 0" in ended.out
+    assert (project.folder / ".last.pt.broken").stat().st_size == 100
+
+
+def test_a_run_with_weights_beside_a_checkpoint_that_is_cut_off_is_left_to_a_person(
+    project: Project, torch_python: str
+) -> None:
+    text = TRAINS.replace("IS", "is not None").replace("LOG", "a")
+    text = text.replace(
+        "os.kill(",
+        'torch.save(model.state_dict(), "weights.pt"); os.truncate("last.pt", 100); os.kill(',
+    )
+
+    ended = project.run("--", torch_python, project.script(text), within=120)
+
+    assert ended.code != 0
+    assert "from 0" not in ended.out
+    assert (project.folder / "weights.pt").exists()
+
+
 def test_a_run_that_was_left_is_taken_over_by_its_name(project: Project, torch_python: str) -> None:
     text = TRAINS.replace("IS", "is not None").replace("LOG", "a")
     script = project.script(text.replace("step == 35 and", "step == 35 and time.sleep(20) or"))

@@ -380,8 +380,9 @@ def _check(options: RunOptions) -> None:
         raise click.UsageError("--resume RUN uses that run's own command and name; leave yours out")
     if options.plan is not None and options.start_with:
         raise click.UsageError("--plan has its own settings and cannot be combined with --with")
-    for name, wanted in (("allow", options.allow), ("also", options.also)):
-        if wanted and options.no_remedies:
+    named = {"allow": options.allow, "also": options.also, "with": options.start_with}
+    for name, wanted in named.items():
+        if wanted and options.no_remedies and name != "with":  # "with" is a start, not a remedy
             raise click.UsageError(f"--{name} cannot be combined with --no-workarounds")
         for each in wanted:
             if each in options.deny:

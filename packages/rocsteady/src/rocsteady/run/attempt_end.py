@@ -57,6 +57,7 @@ class AttemptEnd(Value, frozen=True, kw_only=True):
     saved: SavedFiles = SavedFiles()
     unsure: int = 0  # by how many steps that may be too few, where they go on from a checkpoint
     wrote_checkpoint: bool  # or it cannot be told that it did not
+    all_cut_off: bool = False  # no checkpoint of the run is whole; they were moved aside
     read: CheckpointRead | None = None  # that the script found by itself and went on from
     started_over: str = ""  # why it is known that it did so in place of resuming; "": it did not
     found: HangEvidence | None  # when it was hung

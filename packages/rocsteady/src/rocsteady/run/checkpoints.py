@@ -111,6 +111,7 @@ class Checkpoints:
         self._typed = job.command
         self._since = began  # what was written from then on is the run's own
         self._wrote = False  # a checkpoint, as far as that was seen
+        self.all_cut_off = False  # what it wrote, and none is left
         self.others_write = False  # checkpoints: the first rank may be on another host
         self._began, self._attempts = began, 0
         self._batches = 0  # of an epoch, if its loader tells
@@ -158,7 +159,9 @@ class Checkpoints:
         found = self._written()
         moved = [said for each in found if (said := repoint(self.folder, each.path))]
         found = self._written() if moved else found
-        moved += self._set_aside(found)
+        aside = list(self._set_aside(found))
+        self.all_cut_off = bool(aside) and not self._written()
+        moved += aside
         if self.method.how is not How.COMMAND:
             self._take_up(usable(found) if self._can_prove(end) else ())
         return tuple(moved)

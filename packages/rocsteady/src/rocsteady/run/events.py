@@ -141,6 +141,7 @@ class GaveUp(Event, frozen=True, kw_only=True):
     change: str = ""  # what to change there
     fix: Fix | None = None  # what else to do
     no_resume: tuple[str, ...] = ()  # the command, where only a way to resume is missing
+    all_cut_off: bool = False  # or where only a whole checkpoint is missing
     then: str = ""  # what to type once that is done
     report: str = ""
 

@@ -465,7 +465,7 @@ class Supervisor:
         if self._checkpoints.job.resume is None and not end.wrote_checkpoint:
             wrote = wrote_model(self._spec.folder, since.earliest(since.wall))
             end = msgspec.structs.replace(end, wrote_checkpoint=wrote)
-        return end
+        return msgspec.structs.replace(end, all_cut_off=self._checkpoints.all_cut_off)
 
     def _decide(
         self, start: AttemptStart, end: AttemptEnd, failure: Failure | None, *, attempts: int

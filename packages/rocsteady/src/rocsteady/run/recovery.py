@@ -274,7 +274,7 @@ def _again(end: AttemptEnd, options: RunOptions, *, can_resume: bool, code: int)
             next=Next.AGAIN, why="retrying without changes from the last checkpoint", code=code
         )
     precious = end.progress_seconds >= options.timing.precious_after.total_seconds()
-    if not (precious or end.wrote_checkpoint):
+    if not (precious or (end.wrote_checkpoint and not end.all_cut_off)):
         return Decision(
             next=Next.AGAIN, why="retrying without changes; little progress can be lost", code=code
         )
@@ -285,7 +285,9 @@ def _again(end: AttemptEnd, options: RunOptions, *, can_resume: bool, code: int)
             code=code,
         )
     why = "found no way to resume, and a restart would lose its progress"
-    if options.ranks is not None:
+    if end.all_cut_off:
+        why = "no checkpoint of the run is whole, and a restart would start from the beginning"
+    elif options.ranks is not None:
         why += (
             "; if it loads its checkpoint when it is restarted, add --max-restarts 100 to torchrun"
         )

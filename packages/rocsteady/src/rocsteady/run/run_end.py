@@ -54,8 +54,8 @@ class RunEnd:
         self._deadline_monitor = deadline_monitor
         self._since = Stopwatch()
         self._journal = services.journal
-        self._report = self._typed("rocsteady report")
-        self._resume = self._typed(f"rocsteady run --resume {spec.run.name}")
+        self._report = self._advice("rocsteady report")
+        self._resume = self._advice(f"rocsteady run --resume {spec.run.name}")
         # As it follows the options of ``rocsteady run``.
         words = spec.job.command
         shown = "YOUR COMMAND" if any("\n" in word for word in words) else shown_command(words)
@@ -89,8 +89,8 @@ class RunEnd:
             GaveUp(
                 seconds=0.0,
                 why=f"not started: {why}",
-                then=self._typed(f"rocsteady run --again{self._command}"),
-                report=self._typed("rocsteady doctor"),
+                then=self._advice(f"rocsteady run --again{self._command}"),
+                report=self._advice("rocsteady doctor"),
             )
         )
         return RunOutcome.NOT_DONE
@@ -140,10 +140,10 @@ class RunEnd:
                 crashes=failures.crashes,
                 lost=self._lost() if hangs_or_crashes else 0.0,
                 deadline="" if due is None else met(time.time(), due),
-                place=failures.place,
-                keep=self._typed(keep) if failures.keep else "",
+                place=self._advice(failures.place),
+                keep=self._advice(keep) if failures.keep else "",
                 report=self._report,
-                share=self._typed(SHARE) if failures.hangs and self._can_share() else "",
+                share=self._advice(SHARE) if failures.hangs and self._can_share() else "",
             )
         )
         return 0, RunOutcome.DONE
@@ -160,10 +160,11 @@ class RunEnd:
         return GaveUp(
             seconds=self._since.seconds,
             why=why + meanwhile,
-            place=end.found.verdict.place if end.found else "",
+            place=self._advice(end.found.verdict.place) if end.found else "",
             change=kind.change if kind else "",
             fix=proposal.person if proposal else None,
             no_resume=self._job.command if decision.needs_resume else (),
+            all_cut_off=end.all_cut_off,
             then="" if decision.needs_resume else self._resume,
             report=self._report,
         )
@@ -175,9 +176,9 @@ class RunEnd:
             return self._journal.story(self._run.name).seconds_lost
         return 0.0
 
-    def _typed(self, command: str) -> str:
-        """Return what a person can type; "" for a run that no other command knows."""
-        return command if self._announcer.names_run else ""
+    def _advice(self, text: str) -> str:
+        """Return what a person can type or mend; "" for a drill, whose faults are ours."""
+        return text if self._announcer.names_run else ""
 
     def _went_on_to_the_end(self, end: AttemptEnd) -> bool:
         """Return whether a script that was to stop did all of its work nevertheless."""

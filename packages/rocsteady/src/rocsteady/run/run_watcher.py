@@ -20,7 +20,7 @@ from rocsteady.errors import JournalError
 from rocsteady.hangs.gpu_counters import GpuUse, gpu_users
 from rocsteady.hangs.heartbeat_pages import read_pages
 from rocsteady.hangs.values import Heartbeat
-from rocsteady.model import Value, WaitsFor
+from rocsteady.model import RunOutcome, Value, WaitsFor
 from rocsteady.run.forecast import story_ahead
 from rocsteady.run.injection import find_pages
 from rocsteady.run.rank_waits import RankWaits, read_waits
@@ -178,7 +178,9 @@ def line_of_text(view: WatchView, state: str, ahead: str, *, moving: bool) -> st
     line = view.line
     words = [state]
     if line.step is not None:
-        total = f"/{line.total:,} ({line.step / line.total:.0%})" if line.total else ""
+        is_done = line.run.outcome is RunOutcome.DONE  # with all steps, even if fewer were seen
+        known = line.total and not (is_done and line.step < line.total)
+        total = f"/{line.total:,} ({line.step / line.total:.0%})" if line.total and known else ""
         words.append(f"step {line.step:,}{total}")
     if line.rate and moving:
         words.append(f"{line.rate:.2f} steps/s")

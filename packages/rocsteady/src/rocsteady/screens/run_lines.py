@@ -304,10 +304,9 @@ def _gave_up(event: GaveUp) -> Line:
         advice.append(Advice(f"Fix {user_line(event.place)}{change}."))
     if event.no_resume:
         typed = one_line(event.no_resume)
-        advice += [
-            Advice("To set up resuming:", f"rocsteady init -- {typed}"),
-            Advice("To start over:", f"rocsteady run --resume never -- {typed}"),
-        ]
+        if not event.all_cut_off:
+            advice.append(Advice("To set up resuming:", f"rocsteady init -- {typed}"))
+        advice.append(Advice("To start over:", f"rocsteady run --resume never -- {typed}"))
     elif event.fix is not None and not event.place:
         advice.append(Advice(event.fix.text))
         advice += [Advice(command=command) for command in event.fix.commands]
