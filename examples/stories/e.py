@@ -14,7 +14,7 @@ Installed torch 2.5.1 for ROCm 6.2 and set an override
 Restarted the machine, twice
   `run` remembers across the reboot what was being tried
 Estimated the CPU at 12 to 24 hours and a rented card at $3 to $6
-  `plan` measures the first and gives the price of the second with its date
+  `plan` measures the first; a long job gets a rented card beside it, with a dated price
 Looked after the first night
   `watch` shows progress and forecast at any time
 Wrote a timeline of four days and a list for today
