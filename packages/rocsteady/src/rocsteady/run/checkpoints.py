@@ -152,7 +152,7 @@ class Checkpoints:
         """
         if self.method.how is How.UNKNOWN:
             return tuple(self._clear(self.job.resume)) if self.job.resume else ()
-        self._not_seen = None
+        self._not_seen, self.all_cut_off = None, False
         if self.gone is not None:  # what is known of them stays
             self._not_seen = (end,)
             return ()
