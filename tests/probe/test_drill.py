@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
-from rocsteady.model import IntentKind, RunOutcome, Strategy
+from rocsteady.model import IntentKind, Outcome, RunOutcome, Strategy
 from rocsteady.probe.drill import (
     Fault,
     Fired,
@@ -137,6 +138,19 @@ def test_a_run_that_is_given_up_has_not_survived() -> None:
     )
 
     assert (told.survived, told.done, told.went_on_from) == (False, "gave up", None)
+
+
+def test_a_restart_that_starts_over_is_not_survived() -> None:
+    over = replace(attempt(2, 72), outcome=Outcome.STARTED_OVER)
+    told = results(
+        read_faults("kill@36,segv@72"),
+        {0: fired(1, 36), 1: fired(2, 72, at=20.0)},
+        story(attempt(1, 36, ended=11.0), over, failed(1, "killed"), decided(1, "again")),
+        went_on_from={1: 0, 2: 20},
+        losses={},
+    )
+
+    assert [each.survived for each in told] == [False, False]
 
 
 def test_a_job_that_is_done_has_survived_even_if_its_steps_were_not_seen() -> None:

@@ -188,7 +188,7 @@ TRAINERS = (
         120,
         loader=False,
         hang_after="1m",  # its workers take commands from the network all the time
-        faults="kill@36,segv@72",
+        faults="kill@44,segv@84",  # its controller notes a checkpoint 2 s later
         noted=2.5,
     ),
 )

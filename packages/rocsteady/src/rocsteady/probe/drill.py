@@ -18,7 +18,7 @@ from rocsteady_train.untrusted_file import read_regular, read_tail
 from rocsteady.doctor.facts import visible_to_a_run
 from rocsteady.doctor.knowledge.reader import load_knowledge
 from rocsteady.hangs.heartbeat_pages import read_pages
-from rocsteady.model import FailureKind, IntentKind, Next, RunOutcome, Value
+from rocsteady.model import FailureKind, IntentKind, Next, Outcome, RunOutcome, Value
 from rocsteady.probe.folders import differences, read_to_compare
 from rocsteady.probe.sandbox_run import (
     ON_STDERR,
@@ -39,7 +39,7 @@ from rocsteady.run.options import RunOptions, Timing
 from rocsteady.run.strategy_history import examined
 from rocsteady.store.journal import Journal
 from rocsteady.store.user_folders import state_folder
-from rocsteady.store.values import DecisionRecord, RunRecord
+from rocsteady.store.values import AttemptRecord, DecisionRecord, RunRecord
 
 KINDS = ("hang", "oom", "fault", "kill", "segv", "abort", "nan")
 STEP, BACKWARD, LOADER = "step", "backward", "loader"
@@ -226,7 +226,7 @@ def _failed(
     went_on_from: Mapping[int, int],
 ) -> FaultResult:
     decision = next((each for each in story.decisions if each.attempt == fired.attempt), None)
-    later = [each for each in story.attempts if each.number > fired.attempt]
+    later = [each for each in _counted(story) if each.number > fired.attempt]
     passed = any((each.last_step or 0) >= fired.step for each in later)
     return msgspec.structs.replace(
         plain,
@@ -241,7 +241,7 @@ def _failed(
 def _not_failed(
     plain: FaultResult, fired: Fired, story: RunRecord, seen: LossSeen | None
 ) -> FaultResult:
-    made = next((it.last_step for it in story.attempts if it.number == fired.attempt), None)
+    made = next((it.last_step for it in _counted(story) if it.number == fired.attempt), None)
     passed = (made or 0) >= fired.step
     went_on = "the script continued" if passed else "none"
     if seen is None:
@@ -253,6 +253,11 @@ def _not_failed(
         done=went_on,
         survived=passed and not seen.lasting,
     )
+
+
+def _counted(story: RunRecord) -> list[AttemptRecord]:
+    """Return the attempts whose steps are kept."""
+    return [each for each in story.attempts if each.outcome is not Outcome.STARTED_OVER]
 
 
 def _seen_at(story: RunRecord, attempt: int) -> float:
