@@ -39,7 +39,7 @@ deadline = "2d"
                 "AMD's page for ROCm 7.2 lists no support for training",
                 "rx9070xt-windows-hang",
             ),
-            why="On native Windows only `doctor` and `explain` work. The other commands below need Linux"
+            why="On native Windows only `doctor` and `explain` work. The other commands need Linux"
             " or WSL2, with what `doctor --record` wrote on Windows.",
         ),
         Step(
