@@ -189,6 +189,7 @@ TRAINERS = (
         loader=False,
         hang_after="1m",  # its workers take commands from the network all the time
         faults="kill@44,segv@84",  # its controller notes a checkpoint 2 s later
+        within=900.0,
         noted=2.5,
     ),
 )
