@@ -180,7 +180,7 @@ class StrategyHistory:
         if end.heartbeats and not any(beat.step for beat in end.heartbeats):
             further = False  # it only read what others have saved
         progressed = further or (end.outcome is Outcome.BY_ITSELF and not is_failure(end))
-        self._reached.append(Reach(self.strategy, end.last_step or 0, end.made))
+        self._reached.append(Reach.between(self.strategy, end.before, end.last_step))
         helps = progressed and self._changed and made_difference(self._reached)
         if helps and self._memory is not None:
             self._memory.helped(
