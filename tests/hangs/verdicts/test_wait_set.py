@@ -244,8 +244,14 @@ def test_a_collective_waits_for_every_rank_and_its_long_timeout_is_a_watchdogs()
     assert not found(zero, stuck, pages=[Page(pid=500, rank=0, world=16, beats=9)]).closed
 
 
-def test_ranks_of_several_hosts_may_wait_for_data_that_is_sent_again() -> None:
-    reduce = f"all_reduce ({TORCH}/distributed/distributed_c10d.py:3007)"
+@pytest.mark.parametrize(
+    "reduce",
+    [
+        f"all_reduce ({TORCH}/distributed/distributed_c10d.py:3007)",
+        f"backward ({TORCH}/autograd/__init__.py:395)",  # of DDP: in a lock of its reducer
+    ],
+)
+def test_ranks_of_several_hosts_may_wait_for_data_that_is_sent_again(reduce: str) -> None:
     pages = tuple(
         Page(pid=pid, rank=rank, world=2, beats=9).heartbeat()
         for rank, pid in enumerate((500, 600))

@@ -124,6 +124,9 @@ class _Graph:
                 waiting += members[key].enders
         for pid in sorted({pid for pid, _ in members}):
             self._timers(self._processes[pid])
+        for key in self._roots if self._apart else ():  # in a lock of torch's as well
+            if self._processes[key[0]].unanswered:
+                self._out(key, WayOut.NETWORK, "sends again what another host has not confirmed")
         # Handlers only lengthen the limit of a closed set, so they matter only if it is closed.
         handlers = tuple(self._handlers(members)) if not self._exits else ()
         involved = _closure(self._roots, expected)
@@ -362,9 +365,6 @@ class _Graph:
         if not blocked.on.startswith("socket"):  # at the other end of these are the ranks
             self._out_of(key, blocked)
         ranks = {*(pid for pid, _ in self._roots), *blocked.pids}
-        for pid in sorted(ranks & self._processes.keys()) if self._apart else ():
-            if self._processes[pid].unanswered:
-                self._out(key, WayOut.NETWORK, f"waits for ranks, and process {pid} sends again")
         if not self._world_known:  # then any program here may be a rank, and others may be outside
             ranks |= {each.pid for each in self._snapshot.processes if self._may_be_rank(each)}
             if len(ranks) == 1:
