@@ -203,6 +203,7 @@ def train(args, parts, run):
             model.load_state_dict(run["models"][phase])
         if run["step"] < run["spans"][phase][1]:
             train_phase(phase, model, parts[phase][0], run, args)
+        if run["step"] == run["spans"][phase][1]:
             run["optimizer"] = None  # the next phase begins with its own
         run["models"][phase] = model.state_dict()
         if phase != "pretrain":

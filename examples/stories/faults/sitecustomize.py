@@ -15,15 +15,12 @@ import threading
 import time
 from pathlib import Path
 
-CACHES = not os.environ.get("PYTORCH_NO_HIP_MEMORY_CACHING")
-# What PyTorch has allocated, and what it only holds: without a cache it holds nothing more.
-HELD = ("9.31 GiB", "9.87 GiB") if CACHES else ("19.18 GiB", "0 bytes")
 ERRORS = {
     "blas": "CUDA error: HIPBLAS_STATUS_ALLOC_FAILED when calling `hipblasCreate(handle)`",
     "memory": (
         "HIP out of memory. Tried to allocate 512.00 MiB. GPU 0 has a total capacity of 19.98 GiB"
-        f" of which 214.00 MiB is free. Of the allocated memory {HELD[0]} is allocated by PyTorch,"
-        f" and {HELD[1]} is reserved by PyTorch but unallocated."
+        " of which 214.00 MiB is free. Of the allocated memory 9.31 GiB is allocated by PyTorch,"
+        " and 9.87 GiB is reserved by PyTorch but unallocated."
     ),
 }
 MARKS = Path(os.environ.get("STORY_MARKS", "."))
