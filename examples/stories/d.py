@@ -38,8 +38,8 @@ deadline = "7d"
             words="run --yes --name as-it-is --max-attempts 2",
             lines=(r"crashed .*memory", "resumed"),
             code=1,
-            why="As the author had it: out of memory, and again after a restart. The message is that"
-            " of the note; with caching off, a real one would not speak of a cache.",
+            why="As the author had it: out of memory, and again after a restart. The message is"
+            " that of the note; with caching off, a real one would not speak of a cache.",
         ),
         Step(
             words=PLAN[0].words,

@@ -78,6 +78,9 @@ class StrategyHistory:
         """Take up the strategies of a run that was left."""
         if story.attempts:
             self.strategy = story.attempts[-1].strategy
+        self._reached = [
+            Reach.between(each.strategy, each.first_step, each.last_step) for each in story.attempts
+        ]
         fell = fell_after(story.decisions)
         strategies = {attempt.number: attempt for attempt in story.attempts}
         for row in story.failures:
@@ -325,7 +328,6 @@ class StrategyHistory:
 
     def _remember(self, attempt: AttemptRecord, row: NamedFailure) -> None:
         steps = attempt.last_step or 0
-        self._reached.append(Reach.between(attempt.strategy, attempt.first_step, attempt.last_step))
         self._tried.append(
             FailedAttempt(
                 strategy=attempt.strategy,
