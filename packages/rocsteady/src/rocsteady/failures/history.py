@@ -42,9 +42,8 @@ def made_difference(attempts: Sequence[Reach]) -> bool:
     To get further is not enough: a run that fails now and then does so with any setting. They made
     more steps than any attempt without them, or passed a step at which two of those failed.
     """
-    last = attempts[-1].strategy
-    without = [each for each in attempts if each.strategy != last]
-    with_them = [each for each in attempts if each.strategy == last]
+    without = [each for each in attempts if each.strategy != attempts[-1].strategy]
+    with_them = [each for each in attempts if each.strategy == attempts[-1].strategy]
     if not without or not any(each.steps for each in attempts):  # nothing to compare
         return bool(without)
     if max(each.made for each in with_them) > max(each.made for each in without):

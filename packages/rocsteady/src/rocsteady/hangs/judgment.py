@@ -66,10 +66,8 @@ class Pulse(Value, frozen=True, kw_only=True):
     moved_at: float | None = None  # the last snapshot in which something moved, since progress
     sets: tuple[WaitSet, ...] = ()  # of the snapshots in a row that found the same closed set
     ended: LongestWaits = LongestWaits()
-    settled: tuple[tuple[Heartbeat, ...], LongestWaits] = (
-        (),
-        LongestWaits(),
-    )  # before its last wait
+    # What there was to learn before its last wait: that may end with an error.
+    settled: tuple[tuple[Heartbeat, ...], LongestWaits] = ((), LongestWaits())
     ranks: tuple[RankRecord, ...] = ()  # by the last snapshot
 
 

@@ -688,7 +688,7 @@ def _after_success(facts: RunFacts, attempts: Sequence[AttemptStory]) -> NextSte
 def _helped(record: RunRecord) -> bool:
     """Return whether the settings of the last attempt have shown that they help."""
     reached = [Reach.between(it.strategy, it.first_step, it.last_step) for it in record.attempts]
-    return bool(reached) and made_difference(reached)
+    return made_difference(reached)
 
 
 def _met(record: RunRecord) -> str:

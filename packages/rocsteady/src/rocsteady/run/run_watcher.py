@@ -178,9 +178,10 @@ def line_of_text(view: WatchView, state: str, ahead: str, *, moving: bool) -> st
     line = view.line
     words = [state]
     if line.step is not None:
-        is_done = line.run.outcome is RunOutcome.DONE  # with all steps, even if fewer were seen
-        known = line.total and not (is_done and line.step < line.total)
-        total = f"/{line.total:,} ({line.step / line.total:.0%})" if line.total and known else ""
+        # A run that is done has made all steps, even if fewer were seen.
+        fewer = line.run.outcome is RunOutcome.DONE and line.step < (line.total or 0)
+        of_all = f"/{line.total:,} ({line.step / line.total:.0%})" if line.total else ""
+        total = "" if fewer else of_all
         words.append(f"step {line.step:,}{total}")
     if line.rate and moving:
         words.append(f"{line.rate:.2f} steps/s")

@@ -263,7 +263,7 @@ class StrategyHistory:
         """The remedies that --with would need for the strategy in force; (): none, or no help."""
         if self.strategy == self._options.strategy or self._options.start_with:
             return ()
-        if not (self._reached and made_difference(self._reached)):
+        if not made_difference(self._reached):
             return ()
         taken = [*dict.fromkeys(entry.remedy for entry in self._tried), self.remedy]
         names = [name for name in taken if name in load_remedies() and name != RETRY]
