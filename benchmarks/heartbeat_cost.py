@@ -20,7 +20,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from rocsteady.run.injection import lay_out, runtime_folder
+from rocsteady.run.attempt.injection import lay_out, runtime_folder
 
 STEP_HOOK = {2: 0.5, 20: 0.1}  # most per cent of a step of so many ms, for the step hook alone
 ALL_PHASES = {2: 1.0, 20: 0.3}

@@ -24,14 +24,14 @@ import msgspec
 import torch.distributed as dist
 from rocsteady_train.integrations.torchrun_channels import HangChannel, HostChannel
 
+from rocsteady.hangs.judgment.verdict import Patience, Verdict
+from rocsteady.hangs.proof.wait_set import Activity, Member, WaitSet, WakeSource
 from rocsteady.hangs.values import Heartbeat, ProcessSeen, ThreadSeen, Wait, WayOut
-from rocsteady.hangs.verdict import Patience, Verdict
-from rocsteady.hangs.wait_set import Activity, Member, WaitSet, WakeSource
 from rocsteady.model import RunState
-from rocsteady.run.announcer import Announcer
-from rocsteady.run.blamed_nodes import BlamedNodes
-from rocsteady.run.job_hang import JobHang
-from rocsteady.run.torchrun import AgentLink
+from rocsteady.run.engines.torchrun import AgentLink
+from rocsteady.run.hosts.blamed_nodes import BlamedNodes
+from rocsteady.run.hosts.job_hang import JobHang
+from rocsteady.run.telling.announcer import Announcer
 
 INCIDENTS = {4: 40, 100: 6, 1000: 2}  # of each kind, by hosts
 LOOK, NOTICE_WITHIN, AN_HOUR = 1.0, 5.0, 3600.0  # seconds

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from rocsteady.hangs.blame import blame
+from rocsteady.hangs.judgment.blame import blame
 from rocsteady.model import Blame, RankRecord, Sign, WaitsFor
 
 RANKS, GPU, MAYBE = WaitsFor.RANKS, WaitsFor.GPU, WaitsFor.MAYBE_RANKS

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from rocsteady.run.flight_recorder import ask_flight_recorders, environment_of
+from rocsteady.run.attempt.flight_recorder import ask_flight_recorders, environment_of
 
 if sys.platform == "win32":
     pytest.skip("runs are of POSIX; Windows is unconfirmed", allow_module_level=True)

@@ -13,7 +13,7 @@ import hurried
 from rocsteady.cli import run
 from rocsteady.cli.main import main
 from rocsteady.doctor.machine.recording import RecordedRoot, read_recording
-from rocsteady.run import strategy_history
+from rocsteady.run.recovery import strategy_history
 
 if __name__ == "__main__":
     recording = read_recording(Path(sys.argv.pop(1)))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 from supervised import until
 
-from rocsteady.hangs.cgroups import UNIFIED, folders
+from rocsteady.hangs.looking.cgroups import UNIFIED, folders
 
 if TYPE_CHECKING:
     from conftest import Failing

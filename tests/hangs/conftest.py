@@ -17,7 +17,7 @@ from typing import NamedTuple
 import pytest
 from rocsteady_train.inside import wire
 
-from rocsteady.hangs.process_tree import Tree
+from rocsteady.hangs.looking.process_tree import Tree
 
 VICTIMS = Path(__file__).parents[1] / "victims"
 

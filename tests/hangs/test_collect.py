@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from rocsteady.hangs import collect as module
-from rocsteady.hangs.collect import LOG_TAIL, collect
-from rocsteady.hangs.parallel import LATE, run_all
+from rocsteady.hangs.looking import collect as module
+from rocsteady.hangs.looking.collect import LOG_TAIL, collect
+from rocsteady.hangs.looking.parallel import LATE, run_all
 
 if TYPE_CHECKING:
     from tests.hangs.conftest import Start

@@ -7,7 +7,7 @@ import time
 from datetime import timedelta
 from pathlib import Path
 
-from rocsteady.hangs.gpu_counters import GpuCounters, GpuReading, read_gpu_counters
+from rocsteady.hangs.looking.gpu_counters import GpuCounters, GpuReading, read_gpu_counters
 
 SOON = timedelta(seconds=5)
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from rocsteady.hangs.gpu_counters import GpuSigns
-from rocsteady.hangs.process_tree import Members
+from rocsteady.hangs.looking.gpu_counters import GpuSigns
+from rocsteady.hangs.looking.process_tree import Members
 
 SOON = timedelta(seconds=4)
 OURS = Members(

@@ -16,8 +16,8 @@ from msgspec.structs import replace
 from rocsteady.doctor.knowledge.waits import load_waits
 from rocsteady.errors import ExaminationError
 from rocsteady.hangs.inspection import Inspection, Standing, _worth_stopping, inspect
-from rocsteady.hangs.judgment import begin, worth_stopping
-from rocsteady.hangs.snapshot import take_snapshot
+from rocsteady.hangs.judgment.judgment import begin, worth_stopping
+from rocsteady.hangs.looking.snapshot import take_snapshot
 from rocsteady.hangs.values import Snapshot
 from rocsteady.system import procfs
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rocsteady.hangs.kernel_log import KernelLog, parse_records, read_kernel_log
+from rocsteady.hangs.looking.kernel_log import KernelLog, parse_records, read_kernel_log
 
 SOON = timedelta(seconds=5)
 RESET = "amdgpu 0000:03:00.0: amdgpu: ring gfx_0.0.0 timeout, signaled seq=3, emitted seq=5"

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from rocsteady.hangs.stacks import ask_for_stacks
+from rocsteady.hangs.looking.stacks import ask_for_stacks
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="signals are of POSIX")
 WITHIN = timedelta(seconds=5)

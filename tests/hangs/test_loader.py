@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from rocsteady.hangs.snapshot import take_snapshot
+from rocsteady.hangs.looking.snapshot import take_snapshot
 from rocsteady.hangs.values import Wait
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from rocsteady.hangs.kernel_log import concerning
-from rocsteady.hangs.process_tree import MemberCollector, Members, gpu_addresses
+from rocsteady.hangs.looking.kernel_log import concerning
+from rocsteady.hangs.looking.process_tree import MemberCollector, Members, gpu_addresses
 
 OURS = Members(
     ids=frozenset({4711, 4712}),
@@ -77,7 +77,9 @@ def test_the_gpus_of_an_attempt_are_those_that_it_has_queues_on(tmp_path: Path) 
 
 @pytest.mark.skipif(os.name == "nt", reason="processes cannot be listed on native Windows")
 def test_threads_are_members_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rocsteady.hangs.process_tree._numbers_are_the_kernels", lambda: True)
+    monkeypatch.setattr(
+        "rocsteady.hangs.looking.process_tree._numbers_are_the_kernels", lambda: True
+    )
     code = "import threading; threading.Thread(target=input).start(); print(flush=True)"
     with subprocess.Popen(
         [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE
@@ -94,7 +96,9 @@ def test_threads_are_members_too(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_in_a_container_numbers_prove_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rocsteady.hangs.process_tree._numbers_are_the_kernels", lambda: False)
+    monkeypatch.setattr(
+        "rocsteady.hangs.looking.process_tree._numbers_are_the_kernels", lambda: False
+    )
     collector = MemberCollector(0.0)
 
     collector.poll(lambda: (os.getpid(),), 100.0)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from rocsteady.hangs.cgroups import is_frozen
-from rocsteady.hangs.memory import GroupMemory, read_groups, read_memory
+from rocsteady.hangs.looking.cgroups import is_frozen
+from rocsteady.hangs.looking.memory import GroupMemory, read_groups, read_memory
 
 GROUP = "sys/fs/cgroup"
 

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from rocsteady.hangs.snapshot import take_snapshot
-from rocsteady.hangs.stacks import ask_for_stacks, may_be_stopped
+from rocsteady.hangs.looking.snapshot import take_snapshot
+from rocsteady.hangs.looking.stacks import ask_for_stacks, may_be_stopped
 from rocsteady.hangs.values import Snapshot
 
 SOURCE = Path(__file__).parents[1] / "victims" / "blocking_calls.c"

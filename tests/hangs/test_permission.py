@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
-from rocsteady.hangs.stacks import NOT_PERMITTED
+from rocsteady.hangs.looking.stacks import NOT_PERMITTED
 from rocsteady.hangs.values import Snapshot, Wait
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rocsteady.hangs.stack_frames import place_of
+from rocsteady.hangs.proof.stack_frames import place_of
 
 WAIT = "wait (python3.11/threading.py:359)"
 FLUSH = "flush (site-packages/posthog/client.py:812)"

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rocsteady.hangs.process_tree import Tree, processes
+from rocsteady.hangs.looking.process_tree import Tree, processes
 from rocsteady.system import procfs
 
 if TYPE_CHECKING:

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from rocsteady.hangs.snapshot import NO_PYTHON, in_native_code, take_snapshot
-from rocsteady.hangs.stacks import NOT_INSTALLED, NativeStacks, find_py_spy, short
+from rocsteady.hangs.looking.snapshot import NO_PYTHON, in_native_code, take_snapshot
+from rocsteady.hangs.looking.stacks import NOT_INSTALLED, NativeStacks, find_py_spy, short
 from rocsteady.hangs.values import ProcessSeen, Snapshot, ThreadSeen, Wait
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from rocsteady.hangs.holders import Descriptors, unix_peers
+from rocsteady.hangs.proof.holders import Descriptors, unix_peers
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the kernel's own table")
 

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from rocsteady.hangs.holders import PIDFD_GETFD, may_signal
-from rocsteady.hangs.snapshot import take_snapshot
+from rocsteady.hangs.looking.snapshot import take_snapshot
+from rocsteady.hangs.proof.holders import PIDFD_GETFD, may_signal
 from rocsteady.hangs.values import Blocked, ProcessSeen, Wait, WayOut
 
 if TYPE_CHECKING:

@@ -92,7 +92,7 @@ WAITS = """
 """
 BLOCKED = """
     import os
-    import rocsteady.run.attempt as attempt
+    import rocsteady.run.attempt.attempt as attempt
     from rocsteady.cli.main import main
     def block(*given):
         open("blocked", "w").close()

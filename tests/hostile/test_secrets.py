@@ -18,8 +18,8 @@ from planted import Planted, key_of_lines, places, secrets
 from rocsteady.doctor.knowledge.failures import load_failures
 from rocsteady.failures.classify import Classifier
 from rocsteady.failures.symptoms import Symptoms
-from rocsteady.hangs.collect import collect
-from rocsteady.run.notifications import redacted, sample_notice
+from rocsteady.hangs.looking.collect import collect
+from rocsteady.run.telling.notifications import redacted, sample_notice
 from rocsteady.store.redaction import Redactor, Secrets, redactor_here
 
 PIECE = 8  # characters of a secret that must not stand together

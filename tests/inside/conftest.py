@@ -15,7 +15,7 @@ from typing import NamedTuple
 import pytest
 from rocsteady_train.inside import wire
 
-from rocsteady.run.injection import Injection, lay_out, runtime_folder
+from rocsteady.run.attempt.injection import Injection, lay_out, runtime_folder
 
 WITHIN = 120  # seconds; a run that takes longer is stuck
 

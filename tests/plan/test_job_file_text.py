@@ -17,10 +17,10 @@ from rocsteady.plan.job_file_text import Draft, Work, going_on, how_much, job_te
 from rocsteady.plan.script_traces import LogCounter, Printed, ScriptTraces
 from rocsteady.plan.trials import TrialResult
 from rocsteady.plan.values import Pace
+from rocsteady.run.checkpoints.resume_detection import How, ResumeMethod, detect_resume
+from rocsteady.run.checkpoints.script_facts import ScriptFacts, read_facts
 from rocsteady.run.job.job_file import parse_job
 from rocsteady.run.job.values import DoneWhen, FileKind, Job, Resume, Total, WantedFile
-from rocsteady.run.resume_detection import How, ResumeMethod, detect_resume
-from rocsteady.run.script_facts import ScriptFacts, read_facts
 
 if TYPE_CHECKING:
     from tests.conftest import Expected

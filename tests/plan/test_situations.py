@@ -23,9 +23,9 @@ from rocsteady.plan.pace import FailureHistory
 from rocsteady.plan.planner import Planner, make_plan, recorded_plan
 from rocsteady.plan.trials import TrialKind, TrialResult
 from rocsteady.plan.values import Basis, Option, Plan
-from rocsteady.run import strategy_history
 from rocsteady.run.job.job_file import parse_job
 from rocsteady.run.job.values import Job
+from rocsteady.run.recovery import strategy_history
 
 HERE = Path(__file__).parent
 MACHINES = HERE.parent / "machines"

@@ -16,8 +16,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rocsteady.hangs.blame import CollectiveCount
-from rocsteady.run.flight_recorder import (
+from rocsteady.hangs.judgment.blame import CollectiveCount
+from rocsteady.run.attempt.flight_recorder import (
     ask_flight_recorders,
     comparable,
     read_dump,

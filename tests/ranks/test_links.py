@@ -14,7 +14,7 @@ if sys.platform == "win32":
 
 from host_faults import Job, Network, network, why_not
 
-from rocsteady.hangs.holders import Descriptors
+from rocsteady.hangs.proof.holders import Descriptors
 
 pytestmark = [
     pytest.mark.slow,

@@ -14,10 +14,10 @@ import msgspec
 import pytest
 
 from rocsteady.doctor.knowledge.waits import load_waits
-from rocsteady.hangs.collect import Collected
+from rocsteady.hangs.looking.collect import Collected
 from rocsteady.hangs.values import Heartbeat, ProcessSeen, Snapshot, ThreadSeen, Wait
 from rocsteady.model import Blame, RankRecord, Sign
-from rocsteady.run.hang_evidence import blame_by_evidence, suspects_first
+from rocsteady.run.attempt.hang_evidence import blame_by_evidence, suspects_first
 
 if sys.platform == "win32":
     pytest.skip("ranks are of POSIX", allow_module_level=True)

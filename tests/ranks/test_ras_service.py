@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from rocsteady.hangs.blame import CollectiveCount
-from rocsteady.run.ras_service import ask_ras, launched
+from rocsteady.hangs.judgment.blame import CollectiveCount
+from rocsteady.run.attempt.ras_service import ask_ras, launched
 
 HEAD = """RCCL version 2.22.3 compiled with ROCm 6.4.0.0-42
 HIP runtime version 60400, amdgpu driver version 60400

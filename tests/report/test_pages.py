@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from sample_run import AT, crashed, facts, hang, record, story
 
 from rocsteady.doctor.knowledge.values import Fix
-from rocsteady.hangs.wait_set import Waiter
+from rocsteady.hangs.proof.wait_set import Waiter
 from rocsteady.model import Strategy
 from rocsteady.report.pages import render_page
 from rocsteady.report.read_run import bundle

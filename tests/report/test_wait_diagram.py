@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rocsteady.hangs.wait_set import Waiter
+from rocsteady.hangs.proof.wait_set import Waiter
 from rocsteady.report.wait_diagram import frame_at, wait_boxes, wait_of
 
 PLACE = "train.py:24 load"

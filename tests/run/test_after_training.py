@@ -22,10 +22,10 @@ if os.name == "nt":
 from supervised import Ended, Project
 
 from rocsteady.hangs.values import Heartbeat
-from rocsteady.run import progress as live_processes
+from rocsteady.run.attempt import progress as live_processes
+from rocsteady.run.attempt.progress import LiveProcesses
 from rocsteady.run.job.done_when import proves
 from rocsteady.run.job.values import DoneWhen, WantedFile
-from rocsteady.run.progress import LiveProcesses
 
 VICTIMS = Path(__file__).parent.parent / "victims"
 PAUSE = 14  # seconds; hurried, "still for 8 s after the script's own code is done" was too long

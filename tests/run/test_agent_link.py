@@ -13,7 +13,7 @@ if sys.platform == "win32":
     pytest.skip("runs are of POSIX; Windows is unconfirmed", allow_module_level=True)
 
 from rocsteady.errors import LauncherError, NotNeededError
-from rocsteady.run.torchrun import AgentLink, Message, RankGroup, first_failure
+from rocsteady.run.engines.torchrun import AgentLink, Message, RankGroup, first_failure
 from rocsteady.system.child_end import Exit
 
 MINE: Message = {"weight": 1, "why": "mine"}

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from rocsteady.run.announcer import Announcer
-from rocsteady.run.events import Done, Note
+from rocsteady.run.telling.announcer import Announcer
+from rocsteady.run.telling.events import Done, Note
 from rocsteady.screens.run_lines import RunScreen
 
 

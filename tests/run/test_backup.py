@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from rocsteady.errors import RocsteadyError
-from rocsteady.run import backup
-from rocsteady.run.backup import back_up, wrote_model
+from rocsteady.run.checkpoints import backup
+from rocsteady.run.checkpoints.backup import back_up, wrote_model
 
 
 def test_only_what_the_run_wrote_is_copied(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ import time
 from datetime import timedelta
 from pathlib import Path
 
-from rocsteady.run.gauges import BusyGpus
+from rocsteady.run.attempt.gauges import BusyGpus
 
 SOON = timedelta(milliseconds=50)
 

@@ -8,11 +8,16 @@ import msgspec
 import pytest
 
 from rocsteady.model import RunOutcome, RunState, Strategy
-from rocsteady.run.announcer import Announcer
-from rocsteady.run.deadline_monitor import LONGEST_WAIT, MAX_POINTS, DeadlineMonitor, LatenessFilter
-from rocsteady.run.forecast import lines_ahead, story_ahead
 from rocsteady.run.job.values import Deadline
 from rocsteady.run.options import Fallback
+from rocsteady.run.telling.announcer import Announcer
+from rocsteady.run.telling.deadline_monitor import (
+    LONGEST_WAIT,
+    MAX_POINTS,
+    DeadlineMonitor,
+    LatenessFilter,
+)
+from rocsteady.run.telling.forecast import lines_ahead, story_ahead
 from rocsteady.store.values import DecisionRecord, Forecast, Run, RunLine, RunRecord, Sample
 
 RUN = Run(

@@ -11,9 +11,9 @@ from msgspec.structs import replace
 
 from rocsteady.errors import RocsteadyError
 from rocsteady.model import RunOutcome, Strategy
-from rocsteady.run import script_resume
-from rocsteady.run.existing_checkpoints import Choice, choose
-from rocsteady.run.job.resume import Origin, find_checkpoints, save_origin
+from rocsteady.run.checkpoints import script_resume
+from rocsteady.run.checkpoints.existing_checkpoints import Choice, choose
+from rocsteady.run.checkpoints.resume import Origin, find_checkpoints, save_origin
 from rocsteady.run.job.values import Existing, Job, Resume
 from rocsteady.screens.job_questions import ask_existing
 from rocsteady.store.values import Run, RunLine

@@ -9,15 +9,15 @@ import msgspec
 import pytest
 
 from rocsteady.failures.ladder import RemedyChoice
-from rocsteady.hangs.phase_history import PhaseHistory
+from rocsteady.hangs.judgment.phase_history import PhaseHistory
 from rocsteady.model import Certainty, Failure, Fingerprint, Outcome, Strategy
 from rocsteady.plan.saved_plan import options_after
 from rocsteady.plan.values import Basis, Option, Pace, Plan
-from rocsteady.run.attempt_end import AttemptEnd
-from rocsteady.run.forecast import fell_after
+from rocsteady.run.attempt.attempt_end import AttemptEnd
 from rocsteady.run.options import Fallback, RunOptions
-from rocsteady.run.recovery import propose
-from rocsteady.run.strategy_history import StrategyHistory
+from rocsteady.run.recovery.recovery import propose
+from rocsteady.run.recovery.strategy_history import StrategyHistory
+from rocsteady.run.telling.forecast import fell_after
 from rocsteady.store.location import find_place
 from rocsteady.store.machine_history import Memory
 from rocsteady.store.values import (

@@ -11,7 +11,9 @@ import msgspec
 import pytest
 
 from rocsteady.model import Strategy
-from rocsteady.run.forecast import (
+from rocsteady.run.job.job_file import parse_job
+from rocsteady.run.job.values import Deadline, Job
+from rocsteady.run.telling.forecast import (
     ProgressPoint,
     Restarts,
     due,
@@ -21,8 +23,6 @@ from rocsteady.run.forecast import (
     points_of,
     saving_of,
 )
-from rocsteady.run.job.job_file import parse_job
-from rocsteady.run.job.values import Deadline, Job
 from rocsteady.store.values import Bucket, Run
 
 TOTAL = 1000

@@ -6,7 +6,7 @@ import os
 import time
 from pathlib import Path
 
-from rocsteady.run.gauges import Gauges, host_memory
+from rocsteady.run.attempt.gauges import Gauges, host_memory
 
 GIB = 1 << 30
 

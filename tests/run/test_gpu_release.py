@@ -7,7 +7,7 @@ import time
 from datetime import timedelta
 from pathlib import Path
 
-from rocsteady.run.restart_preparation import wait_until_free, wait_until_quiet
+from rocsteady.run.recovery.restart_preparation import wait_until_free, wait_until_quiet
 
 
 def test_without_a_gpu_there_is_nothing_to_wait_for(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rocsteady.model import Blame, RankRecord, Sign
-from rocsteady.run.hang_evidence import more_telling
+from rocsteady.run.attempt.hang_evidence import more_telling
 
 ALIKE = Blame(sign=Sign.NONE, why="no rank stands out", compared=2)
 LOCKED = Blame(sign=Sign.WAIT, why="rank 1", ranks=(RankRecord(rank=1),), number=1, compared=2)

@@ -12,17 +12,17 @@ import pytest
 from rocsteady.errors import LauncherError
 from rocsteady.exit_codes import PERSON_NEEDED
 from rocsteady.failures.situation import FailedAttempt
-from rocsteady.hangs.phase_history import PhaseHistory
+from rocsteady.hangs.judgment.phase_history import PhaseHistory
 from rocsteady.model import Certainty, Failure, Fingerprint, Next, Outcome, Strategy
-from rocsteady.run.announcer import Announcer
-from rocsteady.run.attempt_end import AttemptEnd
-from rocsteady.run.host_decision import (
+from rocsteady.run.attempt.attempt_end import AttemptEnd
+from rocsteady.run.hosts.host_decision import (
     HostAgreement,
     HostDecision,
     Weight,
     choose,
 )
-from rocsteady.run.recovery import Decision
+from rocsteady.run.recovery.recovery import Decision
+from rocsteady.run.telling.announcer import Announcer
 
 TRIED = (FailedAttempt(strategy=Strategy(), failure=Fingerprint(kind="oom-device")),)
 INLINE = Strategy(workers=0)

@@ -11,7 +11,7 @@ from rocsteady_train.inside import wire
 
 from rocsteady import __version__
 from rocsteady.errors import RocsteadyError
-from rocsteady.run.injection import Injection, claim, lay_out, runtime_folder, sweep
+from rocsteady.run.attempt.injection import Injection, claim, lay_out, runtime_folder, sweep
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="owners and modes are of POSIX")
 DISK = "/dev/vda1 / ext4 rw 0 0\n"

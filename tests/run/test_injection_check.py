@@ -6,8 +6,12 @@ import sys
 
 import pytest
 
-from rocsteady.run.announcer import Announcer
-from rocsteady.run.injection import TORCH_POLL_INTERVAL, HeartbeatCheck, option_against_hooks
+from rocsteady.run.attempt.injection import (
+    TORCH_POLL_INTERVAL,
+    HeartbeatCheck,
+    option_against_hooks,
+)
+from rocsteady.run.telling.announcer import Announcer
 
 
 @pytest.mark.parametrize(
@@ -64,7 +68,9 @@ def test_a_process_with_torch_and_without_a_page_is_named(
     said: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     maps = {"/proc/7/maps": b"7f00 r-xp /lib/libc.so.6", "/proc/8/maps": b"/x/libtorch_cpu.so"}
-    monkeypatch.setattr("rocsteady.run.injection.procfs.read", lambda path, _limit: maps[path])
+    monkeypatch.setattr(
+        "rocsteady.run.attempt.injection.procfs.read", lambda path, _limit: maps[path]
+    )
     watching = unseen(said)
 
     watching.poll(lambda: (7, 8), TORCH_POLL_INTERVAL - 1, beats=False)

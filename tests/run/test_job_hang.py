@@ -20,14 +20,14 @@ from rocsteady_train.integrations.torchrun_channels import (
     StandStill,
 )
 
+from rocsteady.hangs.judgment.verdict import Patience, Verdict
+from rocsteady.hangs.proof.wait_set import Activity, Member, WaitSet, WakeSource
 from rocsteady.hangs.values import Heartbeat, ProcessSeen, ThreadSeen, Wait, WayOut
-from rocsteady.hangs.verdict import Patience, Verdict
-from rocsteady.hangs.wait_set import Activity, Member, WaitSet, WakeSource
 from rocsteady.model import RunState
-from rocsteady.run.announcer import Announcer
-from rocsteady.run.blamed_nodes import BlamedNodes
-from rocsteady.run.job_hang import SAY_AFTER, JobHang
-from rocsteady.run.torchrun import AgentLink
+from rocsteady.run.engines.torchrun import AgentLink
+from rocsteady.run.hosts.blamed_nodes import BlamedNodes
+from rocsteady.run.hosts.job_hang import SAY_AFTER, JobHang
+from rocsteady.run.telling.announcer import Announcer
 
 HUNG = Verdict(condition=RunState.HUNG, why="", quiet=9.0)
 HEALTHY = Verdict(condition=RunState.HEALTHY, why="", quiet=0.1)

@@ -21,7 +21,7 @@ import pytest
 from rocsteady.errors import JobError
 from rocsteady.run.job.job_file import parse_job, user_configuration
 from rocsteady.run.job.notify import Notify, NotifyEvent, WebhookKind, kind_of
-from rocsteady.run.notifications import (
+from rocsteady.run.telling.notifications import (
     Channel,
     Notice,
     Notifier,

@@ -12,10 +12,10 @@ from rocsteady_train.inside import wire
 from supervised import Project
 
 from rocsteady.hangs.heartbeat_pages import CheckpointRead, read_checkpoint
-from rocsteady.run.attempt_end import AttemptEnd
-from rocsteady.run.checkpoints import Checkpoints, Steps
+from rocsteady.run.attempt.attempt_end import AttemptEnd
+from rocsteady.run.attempt.progress import READ, ProgressCounts
+from rocsteady.run.checkpoints.checkpoints import Checkpoints, Steps
 from rocsteady.run.job.values import Job
-from rocsteady.run.progress import READ, ProgressCounts
 
 TRAINS = """
 import os, signal, sys

@@ -15,16 +15,16 @@ from typing import Any, cast
 import pytest
 from msgspec.structs import replace
 
-from rocsteady.run.checkpoints import Checkpoints
-from rocsteady.run.job.done_when import pointed_to
-from rocsteady.run.job.values import CHECKPOINT, Job, Resume
-from rocsteady.run.own_checkpoints import (
+from rocsteady.run.checkpoints.checkpoints import Checkpoints
+from rocsteady.run.checkpoints.own_checkpoints import (
     is_checkpoint_file,
     own_checkpoints,
     set_aside,
     shard_ends,
     usable,
 )
+from rocsteady.run.job.done_when import pointed_to
+from rocsteady.run.job.values import CHECKPOINT, Job, Resume
 
 OPTIMIZER = b"\x80\x02}q\x00(X\x05\x00\x00\x00modelX\x0c\x00\x00\x00param_groups."
 WEIGHTS = b"\x80\x02}q\x00X\x05\x00\x00\x00model."

@@ -8,7 +8,12 @@ import pytest
 from msgspec.structs import replace
 
 from rocsteady.hangs.values import Heartbeat
-from rocsteady.run.planned_restart import PastFailure, PlannedRestart, SaveWatch, best_restart
+from rocsteady.run.recovery.planned_restart import (
+    PastFailure,
+    PlannedRestart,
+    SaveWatch,
+    best_restart,
+)
 
 EVERY_TEN = (10, 20, 30, 40, 50, 60)
 

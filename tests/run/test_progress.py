@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import msgspec
 
+from rocsteady.hangs.judgment.verdict import Verdict
 from rocsteady.hangs.output import Progress, take_apart
 from rocsteady.hangs.values import Heartbeat
-from rocsteady.hangs.verdict import Verdict
 from rocsteady.model import RunState
-from rocsteady.run.progress import AttemptProgress, RankRestarts
+from rocsteady.run.attempt.progress import AttemptProgress, RankRestarts
 
 HEALTHY = Verdict(condition=RunState.HEALTHY, why="", quiet=0.0)
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from rocsteady.hangs.blame import blame
-from rocsteady.hangs.verdict import Verdict
+from rocsteady.hangs.judgment.blame import blame
+from rocsteady.hangs.judgment.verdict import Verdict
 from rocsteady.model import RankRecord, RunState, WaitsFor
-from rocsteady.run.rank_waits import RankWaits, RankWaitsFile, read_waits
+from rocsteady.run.attempt.rank_waits import RankWaits, RankWaitsFile, read_waits
 
 RANKS = (
     RankRecord(rank=0, place="train.py:9 validate", waits_for=WaitsFor.NOTHING),

@@ -7,11 +7,11 @@ import pytest
 
 from rocsteady.doctor.knowledge.values import Fix
 from rocsteady.failures.ladder import RemedyChoice
-from rocsteady.hangs.phase_history import PhaseHistory
+from rocsteady.hangs.judgment.phase_history import PhaseHistory
 from rocsteady.model import Next, Outcome, Strategy
-from rocsteady.run.attempt_end import AttemptEnd
+from rocsteady.run.attempt.attempt_end import AttemptEnd
 from rocsteady.run.options import RunOptions
-from rocsteady.run.recovery import (
+from rocsteady.run.recovery.recovery import (
     Decision,
     History,
     base_decision,

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from resume_table import README_SCRIPT, Case, cases, held_out_cases
 
-from rocsteady.run.checkpoints import without_option
-from rocsteady.run.own_checkpoints import OwnCheckpoint, without_files
-from rocsteady.run.resume_detection import How, detect_resume
+from rocsteady.run.checkpoints.checkpoints import without_option
+from rocsteady.run.checkpoints.own_checkpoints import OwnCheckpoint, without_files
+from rocsteady.run.checkpoints.resume_detection import How, detect_resume
 
 SCRIPTS = Path(__file__).parent / "resume_scripts"
 

@@ -14,8 +14,8 @@ import pytest
 
 from rocsteady.errors import RocsteadyError
 from rocsteady.hangs.heartbeat_pages import CheckpointRead
-from rocsteady.run.resume_detection import How, ResumeMethod
-from rocsteady.run.resume_trial import (
+from rocsteady.run.checkpoints.resume_detection import How, ResumeMethod
+from rocsteady.run.checkpoints.resume_trial import (
     COPIES,
     ResumeTrial,
     SavedMethod,

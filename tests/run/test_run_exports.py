@@ -24,7 +24,7 @@ from rocsteady.model import Strategy
 from rocsteady.report.run_metrics import QUANTITIES, RunEvent, RunMetrics
 from rocsteady.run.job.job_file import parse_job
 from rocsteady.run.job.metrics import Metrics, metrics_lines
-from rocsteady.run.run_exports import (
+from rocsteady.run.telling.run_exports import (
     JsonLinesFile,
     OtlpCollector,
     PrometheusFile,

@@ -11,7 +11,7 @@ import pytest
 
 from rocsteady.hangs.values import Heartbeat
 from rocsteady.model import RunState, Strategy
-from rocsteady.run.run_watcher import RunWatcher, WatchView, line_with_time
+from rocsteady.run.telling.run_watcher import RunWatcher, WatchView, line_with_time
 from rocsteady.store.journal import Journal
 from rocsteady.store.location import find_place
 from rocsteady.store.values import AttemptRecord, Sample

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from rocsteady.model import RunState, Strategy
-from rocsteady.run.forecast import lines_ahead, story_ahead
 from rocsteady.run.job.values import Deadline, Job
+from rocsteady.run.telling.forecast import lines_ahead, story_ahead
 from rocsteady.store.journal import Journal
 from rocsteady.store.location import find_place
 from rocsteady.store.values import Run, Sample

@@ -12,7 +12,7 @@ import rocsteady_train
 from rocsteady_train.inside import wire
 from supervised import Project, until
 
-from rocsteady.run.injection import ask_to_save
+from rocsteady.run.attempt.injection import ask_to_save
 
 WORDS = wire.SIZE // 8
 HURRIED = Path(__file__).parents[1] / "victims" / "hurried.py"

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from rocsteady.hangs.values import Heartbeat
-from rocsteady.run.announcer import Announcer
-from rocsteady.run.verdict_messages import VerdictMessages
+from rocsteady.run.attempt.verdict_messages import VerdictMessages
+from rocsteady.run.telling.announcer import Announcer
 
 
 class Heard(Announcer):

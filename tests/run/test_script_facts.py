@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from rocsteady.run.script_facts import (
+from rocsteady.run.checkpoints.script_facts import (
     Amount,
     ScriptFacts,
     amounts,

@@ -12,15 +12,15 @@ import rocsteady_train
 from supervised import Project, until
 
 from rocsteady.hangs.heartbeat_pages import Resumes
-from rocsteady.run.job.done_when import matches
-from rocsteady.run.job.values import Resume
-from rocsteady.run.script_resume import (
+from rocsteady.run.checkpoints.script_resume import (
     RESUME_FILE,
     checkpoint_folders,
     resume_of,
     save_resume,
     saved_resume,
 )
+from rocsteady.run.job.done_when import matches
+from rocsteady.run.job.values import Resume
 
 HURRIED = Path(__file__).parents[1] / "victims" / "hurried.py"
 

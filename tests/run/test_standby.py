@@ -21,8 +21,8 @@ from side_by_side import Ended, SideBySide, as_a_shell, left_behind
 from standbys import CRASHES, Standbys
 from torch_stand_in import stand_in_torch
 
-from rocsteady.run.injection import Injection, inject, remove
-from rocsteady.run.standby import (
+from rocsteady.run.attempt.injection import Injection, inject, remove
+from rocsteady.run.engines.standby import (
     ORDER,
     TURN,
     changes,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from rocsteady.run.progress import ProgressCounts
-from rocsteady.run.recovery import StartPoints
+from rocsteady.run.attempt.progress import ProgressCounts
+from rocsteady.run.recovery.recovery import StartPoints
 
 
 def after(*ends: tuple[str, int, bool]) -> StartPoints:

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from rocsteady.run.progress import MAX_STEP_TIMES, StepTimes
+from rocsteady.run.attempt.progress import MAX_STEP_TIMES, StepTimes
 
 
 def test_a_checkpoint_has_at_most_the_step_that_was_next_seen() -> None:

@@ -12,7 +12,7 @@ from rocsteady_train.inside.overrides import requested_settings
 
 from rocsteady.errors import RocsteadyError
 from rocsteady.model import Strategy
-from rocsteady.run.strategy_environment import environment
+from rocsteady.run.attempt.strategy_environment import environment
 
 HIP, CUDA, ROCR = "HIP_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES"
 

@@ -10,7 +10,7 @@ import pytest
 
 from rocsteady.doctor.machine.machine import software_of
 from rocsteady.failures.ladder import RemedyChoice
-from rocsteady.hangs.phase_history import PhaseHistory
+from rocsteady.hangs.judgment.phase_history import PhaseHistory
 from rocsteady.model import (
     Certainty,
     Failure,
@@ -20,10 +20,10 @@ from rocsteady.model import (
     ProbeOutcome,
     Strategy,
 )
-from rocsteady.run.attempt_end import AttemptEnd
+from rocsteady.run.attempt.attempt_end import AttemptEnd
 from rocsteady.run.options import RunOptions
-from rocsteady.run.recovery import propose
-from rocsteady.run.strategy_history import StrategyHistory
+from rocsteady.run.recovery.recovery import propose
+from rocsteady.run.recovery.strategy_history import StrategyHistory
 from rocsteady.store.location import find_place
 from rocsteady.store.machine_history import Memory
 from rocsteady.store.values import Run

@@ -8,7 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from rocsteady.run.watch_requests import REQUEST_FILE, RequestKind, put_request, take_request
+from rocsteady.run.attempt.watch_requests import (
+    REQUEST_FILE,
+    RequestKind,
+    put_request,
+    take_request,
+)
 
 
 def test_a_request_is_taken_once(tmp_path: Path) -> None:

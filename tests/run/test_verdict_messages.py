@@ -7,12 +7,12 @@ from typing import cast
 import msgspec
 import pytest
 
-from rocsteady.hangs.verdict import Verdict
+from rocsteady.hangs.judgment.verdict import Verdict
 from rocsteady.model import Blame, RankRecord, RunEvent, RunState, Sign
-from rocsteady.run.announcer import Announcer
+from rocsteady.run.attempt.verdict_messages import VerdictMessages
 from rocsteady.run.context import HangPlace
-from rocsteady.run.events import Event, Moving, Quiet
-from rocsteady.run.verdict_messages import VerdictMessages
+from rocsteady.run.telling.announcer import Announcer
+from rocsteady.run.telling.events import Event, Moving, Quiet
 
 
 class Heard:

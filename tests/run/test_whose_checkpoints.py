@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 from supervised import ROCSTEADY, Ended, Project, until
 
-from rocsteady.run.checkpoints import Checkpoints
-from rocsteady.run.job.resume import Origin
+from rocsteady.run.checkpoints.checkpoints import Checkpoints
+from rocsteady.run.checkpoints.resume import Origin
 from rocsteady.run.job.values import Job, Resume
 
 pytestmark = pytest.mark.slow  # real runs, some seconds each

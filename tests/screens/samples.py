@@ -15,15 +15,16 @@ import msgspec
 
 from rocsteady.doctor.values import Diagnosis
 from rocsteady.hangs.inspection import Inspection, Standing
+from rocsteady.hangs.judgment.verdict import Verdict
+from rocsteady.hangs.proof.wait_set import Activity, Member, Waiter, WaitSet
 from rocsteady.hangs.values import ProcessSeen, ThreadSeen, Wait
-from rocsteady.hangs.verdict import Verdict
-from rocsteady.hangs.wait_set import Activity, Member, Waiter, WaitSet
 from rocsteady.model import Observation, Outcome, ProbeOutcome, Risk, RunOutcome, RunState, Strategy
 from rocsteady.plan.values import Basis, Finish, Limit, Option, Pace, Plan, Price
 from rocsteady.probe.values import DrillResult, FaultResult, ProbeLine
 from rocsteady.report.pages import render_markdown
 from rocsteady.report.story import RunFacts, build_story
-from rocsteady.run.events import (
+from rocsteady.run.checkpoints.resume_detection import How, ResumeMethod
+from rocsteady.run.telling.events import (
     Crashed,
     Done,
     GaveUp,
@@ -34,8 +35,7 @@ from rocsteady.run.events import (
     Stopped,
     Waiting,
 )
-from rocsteady.run.resume_detection import How, ResumeMethod
-from rocsteady.run.run_watcher import RankView, WatchView
+from rocsteady.run.telling.run_watcher import RankView, WatchView
 from rocsteady.screens.doctor import render_diagnosis
 from rocsteady.screens.inspection import render_inspection
 from rocsteady.screens.plan import render_option, render_plan

@@ -31,9 +31,9 @@ from watch_samples import (
 
 from rocsteady.errors import RocsteadyError
 from rocsteady.model import IntentKind, WaitsFor
-from rocsteady.run import script_resume
-from rocsteady.run.run_watcher import RankView, WatchView
-from rocsteady.run.watch_requests import RequestKind
+from rocsteady.run.attempt.watch_requests import RequestKind
+from rocsteady.run.checkpoints import script_resume
+from rocsteady.run.telling.run_watcher import RankView, WatchView
 from rocsteady.screens import watch_app
 from rocsteady.screens.watch import (
     Condition,

@@ -5,9 +5,9 @@ from __future__ import annotations
 from msgspec.structs import replace
 from samples import HOUR, NOW, RANKS, WATCHED
 
-from rocsteady.hangs.gpu_counters import GpuUse
+from rocsteady.hangs.looking.gpu_counters import GpuUse
 from rocsteady.model import Outcome, RunOutcome, Strategy
-from rocsteady.run.run_watcher import LastSave, WatchView
+from rocsteady.run.telling.run_watcher import LastSave, WatchView
 from rocsteady.store.values import AttemptRecord, Gauge
 
 FIRST, SECOND = WATCHED.story.attempts

@@ -10,8 +10,8 @@ from datetime import timedelta
 
 import msgspec
 
-from rocsteady.hangs import stacks
-from rocsteady.hangs.snapshot import take_snapshot
+from rocsteady.hangs.looking import stacks
+from rocsteady.hangs.looking.snapshot import take_snapshot
 
 NOBODY = 65534
 NO_NEW_PRIVILEGES, SET_SECCOMP, FILTER = 38, 22, 2

@@ -12,7 +12,7 @@ import msgspec
 
 from rocsteady.cli import run
 from rocsteady.cli.main import main
-from rocsteady.hangs.verdict import Patience
+from rocsteady.hangs.judgment.verdict import Patience
 from rocsteady.run.options import Timing
 from rocsteady.system.child_end import Stopping
 

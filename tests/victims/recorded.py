@@ -18,7 +18,7 @@ from typing import Any
 import msgspec
 
 from rocsteady.cli.main import main
-from rocsteady.run import attempt as watching
+from rocsteady.run.attempt import attempt as watching
 
 FOLDER = Path(os.environ.get("ROCSTEADY_RECORD_TO", "."))
 NAME = os.environ.get("ROCSTEADY_RECORD_NAME", "")  # of the victim

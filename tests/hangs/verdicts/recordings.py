@@ -21,10 +21,10 @@ from typing import Any
 import msgspec
 
 from rocsteady.doctor.knowledge.waits import load_waits
-from rocsteady.hangs.judgment import begin, judge, occupied, withdrawn
-from rocsteady.hangs.phase_history import PhaseHistory
+from rocsteady.hangs.judgment.judgment import begin, judge, occupied, withdrawn
+from rocsteady.hangs.judgment.phase_history import PhaseHistory
+from rocsteady.hangs.judgment.verdict import Patience, Verdict
 from rocsteady.hangs.values import Heartbeat, Output, Snapshot, Tick
-from rocsteady.hangs.verdict import Patience, Verdict
 from rocsteady.model import Value
 
 BEFORE = 2  # ticks before the first snapshot: nothing is decided without one

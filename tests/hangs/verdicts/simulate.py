@@ -13,8 +13,9 @@ from functools import cache
 import msgspec
 
 from rocsteady.doctor.knowledge.waits import WaitKnowledge, load_waits
-from rocsteady.hangs.judgment import Pulse, begin, judge
-from rocsteady.hangs.phase_history import PhaseHistory
+from rocsteady.hangs.judgment.judgment import Pulse, begin, judge
+from rocsteady.hangs.judgment.phase_history import PhaseHistory
+from rocsteady.hangs.judgment.verdict import Patience, Verdict
 from rocsteady.hangs.values import (
     Blocked,
     Heartbeat,
@@ -26,7 +27,6 @@ from rocsteady.hangs.values import (
     Wait,
     WayOut,
 )
-from rocsteady.hangs.verdict import Patience, Verdict
 from rocsteady.model import RunState
 
 TICK = 0.2

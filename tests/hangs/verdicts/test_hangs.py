@@ -9,11 +9,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from rocsteady.hangs.judgment import interrupted
-from rocsteady.hangs.snapshot_reading import read
+from rocsteady.hangs.judgment.judgment import interrupted
+from rocsteady.hangs.judgment.snapshot_reading import read
+from rocsteady.hangs.judgment.verdict import Patience
+from rocsteady.hangs.proof.wait_graph import wait_set
 from rocsteady.hangs.values import ProcessSeen, Snapshot, ThreadSeen, Wait
-from rocsteady.hangs.verdict import Patience
-from rocsteady.hangs.wait_graph import wait_set
 from rocsteady.model import RunState
 from tests.hangs.verdicts.simulate import (
     TORCH,

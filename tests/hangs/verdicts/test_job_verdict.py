@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rocsteady.hangs.values import Blocked, Heartbeat, ProcessSeen, ThreadSeen, Wait, WayOut
-from rocsteady.hangs.verdict import (
+from rocsteady.hangs.judgment.verdict import (
     STILL_WITH_DEAD_RANK,
     STILL_WITHOUT,
     HostPart,
@@ -19,7 +18,8 @@ from rocsteady.hangs.verdict import (
     job_blame,
     job_verdict,
 )
-from rocsteady.hangs.wait_set import Activity, Member, WaitSet, WakeSource
+from rocsteady.hangs.proof.wait_set import Activity, Member, WaitSet, WakeSource
+from rocsteady.hangs.values import Blocked, Heartbeat, ProcessSeen, ThreadSeen, Wait, WayOut
 from rocsteady.model import RankRecord, RunState, WaitsFor
 
 ASKED = 3

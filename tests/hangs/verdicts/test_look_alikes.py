@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from rocsteady.hangs.judgment.verdict import Patience
 from rocsteady.hangs.values import Blocked, ProcessSeen, ThreadSeen, Wait
-from rocsteady.hangs.verdict import Patience
 from rocsteady.model import RunState
 from tests.hangs.verdicts.simulate import (
     TORCH,

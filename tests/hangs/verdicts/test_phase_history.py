@@ -7,11 +7,11 @@ from datetime import timedelta
 import msgspec
 import pytest
 
-from rocsteady.hangs.judgment import begin, learn
-from rocsteady.hangs.phase_history import PhaseHistory, Stays, merge
-from rocsteady.hangs.stack_frames import place_of
+from rocsteady.hangs.judgment.judgment import begin, learn
+from rocsteady.hangs.judgment.phase_history import PhaseHistory, Stays, merge
+from rocsteady.hangs.judgment.verdict import Patience
+from rocsteady.hangs.proof.stack_frames import place_of
 from rocsteady.hangs.values import Wait
-from rocsteady.hangs.verdict import Patience
 from tests.hangs.verdicts.heavy_tails import Tally, run
 from tests.hangs.verdicts.simulate import (
     TRAINER,

@@ -6,8 +6,9 @@ import msgspec
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from rocsteady.hangs.judgment import begin, judge, learn
-from rocsteady.hangs.phase_history import PhaseHistory, merge
+from rocsteady.hangs.judgment.judgment import begin, judge, learn
+from rocsteady.hangs.judgment.phase_history import PhaseHistory, merge
+from rocsteady.hangs.judgment.verdict import Patience
 from rocsteady.hangs.values import (
     Blocked,
     Heartbeat,
@@ -19,7 +20,6 @@ from rocsteady.hangs.values import (
     Wait,
     WayOut,
 )
-from rocsteady.hangs.verdict import Patience
 from rocsteady.model import RunState
 from tests.hangs.verdicts.simulate import TRAINER, known, thread
 

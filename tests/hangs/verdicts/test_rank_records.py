@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rocsteady.doctor.knowledge.waits import load_waits
-from rocsteady.hangs.blame import CollectiveCount, blame, rank_records
+from rocsteady.hangs.judgment.blame import CollectiveCount, blame, rank_records
 from rocsteady.hangs.values import Heartbeat, ProcessSeen, Snapshot, ThreadSeen, Wait
 from rocsteady.model import RankRecord, WaitsFor
 

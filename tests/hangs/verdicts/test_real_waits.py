@@ -17,10 +17,10 @@ from pathlib import Path
 import pytest
 from rocsteady_train.inside import wire
 
-from rocsteady.hangs.process_tree import Tree
-from rocsteady.hangs.snapshot import take_snapshot
-from rocsteady.hangs.wait_graph import wait_set
-from rocsteady.hangs.wait_set import WaitSet, prove, sentences
+from rocsteady.hangs.looking.process_tree import Tree
+from rocsteady.hangs.looking.snapshot import take_snapshot
+from rocsteady.hangs.proof.wait_graph import wait_set
+from rocsteady.hangs.proof.wait_set import WaitSet, prove, sentences
 from tests.hangs.verdicts.simulate import known
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")

@@ -9,7 +9,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from rocsteady.hangs.judgment import begin, worth_stopping
+from rocsteady.hangs.judgment.judgment import begin, worth_stopping
+from rocsteady.hangs.proof.wait_graph import wait_set
+from rocsteady.hangs.proof.wait_set import Activity, WaitSet, prove, sentences
 from rocsteady.hangs.values import (
     Blocked,
     ProcessSeen,
@@ -18,8 +20,6 @@ from rocsteady.hangs.values import (
     Wait,
     WayOut,
 )
-from rocsteady.hangs.wait_graph import wait_set
-from rocsteady.hangs.wait_set import Activity, WaitSet, prove, sentences
 from tests.hangs.verdicts.simulate import LOADER, TORCH, TRAINER, WORKER, WORKER_LOOP, Page, known
 
 SELECT = "select (/usr/lib/python3.12/selectors.py:415)"

@@ -24,9 +24,9 @@ from rocsteady.doctor.machine.recording import RecordedRoot, read_recording
 from rocsteady.model import Strategy
 from rocsteady.plan import trials
 from rocsteady.plan.trials import TrialKind, TrialResult
-from rocsteady.run import strategy_history
 from rocsteady.run.job.values import Job
 from rocsteady.run.options import Timing
+from rocsteady.run.recovery import strategy_history
 
 SOON = timedelta(seconds=5)
 PATIENCE = replace(hurried.PATIENCE, start_after=SOON, seldom_after=SOON)

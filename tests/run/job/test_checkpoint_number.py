@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from rocsteady.run.checkpoints import Checkpoints
-from rocsteady.run.job.resume import Checkpoint, CheckpointNumber, checkpoint_number
+from rocsteady.run.checkpoints.checkpoints import Checkpoints
+from rocsteady.run.checkpoints.resume import Checkpoint, CheckpointNumber, checkpoint_number
 from rocsteady.run.job.values import Job
 
 

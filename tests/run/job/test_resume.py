@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from rocsteady.errors import JobError
-from rocsteady.run.job.job_file import parse_job
-from rocsteady.run.job.resume import (
+from rocsteady.run.checkpoints.resume import (
     Checkpoint,
     Launch,
     Origin,
@@ -17,6 +16,7 @@ from rocsteady.run.job.resume import (
     stamp,
     whole_checkpoints,
 )
+from rocsteady.run.job.job_file import parse_job
 from rocsteady.run.job.values import Job
 
 RESUME = """

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from rocsteady.run.job.resume import checkpoint_number
-from rocsteady.run.own_checkpoints import _has_training_state
+from rocsteady.run.checkpoints.own_checkpoints import _has_training_state
+from rocsteady.run.checkpoints.resume import checkpoint_number
 
 STATE = {"model": {"weight": list(range(60))}, "optimizer": {"lr": 0.1}, "global_step": 70_000}
 

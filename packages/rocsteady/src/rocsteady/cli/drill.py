@@ -15,7 +15,7 @@ from rocsteady.errors import NotRecordedError, RocsteadyError
 from rocsteady.probe.drill import NAME, Drill, Fault, drill_root, read_faults
 from rocsteady.probe.scratch import remove
 from rocsteady.probe.values import DrillResult
-from rocsteady.run.injection import claim
+from rocsteady.run.attempt.injection import claim
 from rocsteady.run.job.values import Job
 from rocsteady.screens.job_questions import ask_about_paths, check_command, job_here
 from rocsteady.screens.probe import render_drill

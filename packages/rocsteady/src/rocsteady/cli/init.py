@@ -21,14 +21,14 @@ from rocsteady.model import Strategy
 from rocsteady.plan import saved_plan
 from rocsteady.plan.job_file_text import Draft, Work, going_on, how_much, job_text, seen
 from rocsteady.plan.trials import Bounds, TrialResult, Trials
+from rocsteady.run.checkpoints.resume_detection import How, detect_resume
+from rocsteady.run.checkpoints.script_facts import read_facts, script_in, scripts_here
 from rocsteady.run.job import FILE
 from rocsteady.run.job.job_file import parse_job, read_job
 from rocsteady.run.job.quantities import deadline, dollars
 from rocsteady.run.job.trust import trust
 from rocsteady.run.job.values import Job, Total
-from rocsteady.run.resume_detection import How, detect_resume
-from rocsteady.run.script_facts import read_facts, script_in, scripts_here
-from rocsteady.run.strategy_history import examined
+from rocsteady.run.recovery.strategy_history import examined
 from rocsteady.screens.job_questions import ask_about_paths, check_command
 from rocsteady.screens.screen import Progress, progress, show, show_json, tell
 from rocsteady.store.location import find_place

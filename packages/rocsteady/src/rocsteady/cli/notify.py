@@ -10,7 +10,7 @@ from rocsteady.cli.project import find_job_folder
 from rocsteady.run.job import FILE
 from rocsteady.run.job.job_file import read_job
 from rocsteady.run.job.values import Job
-from rocsteady.run.notifications import attempt, channels, notify_sources, sample_notice
+from rocsteady.run.telling.notifications import attempt, channels, notify_sources, sample_notice
 from rocsteady.screens.job_questions import ask_about
 from rocsteady.screens.screen import show
 from rocsteady.store.location import find_place

@@ -26,10 +26,10 @@ from rocsteady.plan.exports.targets import TARGETS
 from rocsteady.plan.exports.wheels import FOLDER, wheels
 from rocsteady.plan.saved_plan import load_plan, option_numbered
 from rocsteady.plan.values import Option, Plan
-from rocsteady.run.forecast import due
 from rocsteady.run.job.metric_goals import metric_files
 from rocsteady.run.job.values import DoneWhen, Job
-from rocsteady.run.strategy_history import examined
+from rocsteady.run.recovery.strategy_history import examined
+from rocsteady.run.telling.forecast import due
 from rocsteady.screens.screen import show, tell
 from rocsteady.wording import plural
 

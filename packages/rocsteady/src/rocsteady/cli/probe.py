@@ -37,7 +37,7 @@ from rocsteady.probe.suite import (
     without_risks,
 )
 from rocsteady.probe.values import ProbeLine
-from rocsteady.run.injection import OWNER, claim, read_owner
+from rocsteady.run.attempt.injection import OWNER, claim, read_owner
 from rocsteady.screens.probe import (
     ProbeSummary,
     conclusion,

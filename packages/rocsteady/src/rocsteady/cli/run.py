@@ -38,12 +38,12 @@ from rocsteady.exit_codes import PERSON_NEEDED
 from rocsteady.failures.remedy import RETRY, load_remedies
 from rocsteady.model import RunOutcome
 from rocsteady.plan.saved_plan import command_of, planned, stop_of
-from rocsteady.run.existing_checkpoints import Choice
+from rocsteady.run.checkpoints.existing_checkpoints import Choice
+from rocsteady.run.checkpoints.script_resume import can_resume
 from rocsteady.run.job import FILE
 from rocsteady.run.job.values import Existing, Job
 from rocsteady.run.options import AUTO, NEVER, RunOptions
 from rocsteady.run.runs import RunLauncher
-from rocsteady.run.script_resume import can_resume
 from rocsteady.run.stages import Turn, are_done, carry_out_stages, turns_of
 from rocsteady.screens.job_questions import (
     ask_about_run,

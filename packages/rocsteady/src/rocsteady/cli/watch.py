@@ -18,7 +18,7 @@ from rocsteady.cli.project import OUTPUT, find_run, nothing_run, open_journal, r
 from rocsteady.cli.stop import ask_supervisor
 from rocsteady.exit_codes import INTERRUPTED, PERSON_NEEDED
 from rocsteady.model import RunOutcome
-from rocsteady.run.run_watcher import RunWatcher, WatchView, line_of_text
+from rocsteady.run.telling.run_watcher import RunWatcher, WatchView, line_of_text
 from rocsteady.screens.screen import layout, show, show_json, tell, without_secrets
 from rocsteady.screens.watch import condition, is_moving
 from rocsteady.store.journal import Journal

@@ -16,15 +16,15 @@ from enum import Enum
 from msgspec.structs import replace
 
 from rocsteady.errors import ExaminationError
-from rocsteady.hangs.judgment import Pulse, begin, worth_stopping
-from rocsteady.hangs.process_tree import Tree, gpus_of
-from rocsteady.hangs.snapshot import take_snapshot
-from rocsteady.hangs.snapshot_reading import HELD, Reading, read
-from rocsteady.hangs.stack_frames import KnownWaits, queue_of
-from rocsteady.hangs.stacks import NativeStacks
+from rocsteady.hangs.judgment.judgment import Pulse, begin, worth_stopping
+from rocsteady.hangs.judgment.snapshot_reading import HELD, Reading, read
+from rocsteady.hangs.looking.process_tree import Tree, gpus_of
+from rocsteady.hangs.looking.snapshot import take_snapshot
+from rocsteady.hangs.looking.stacks import NativeStacks
+from rocsteady.hangs.proof.stack_frames import KnownWaits, queue_of
+from rocsteady.hangs.proof.wait_graph import wait_set
+from rocsteady.hangs.proof.wait_set import Waiter, WaitSet, prove, waiters_of
 from rocsteady.hangs.values import Snapshot, Wait, WayOut
-from rocsteady.hangs.wait_graph import wait_set
-from rocsteady.hangs.wait_set import Waiter, WaitSet, prove, waiters_of
 from rocsteady.model import Value
 from rocsteady.system import procfs
 

@@ -13,10 +13,10 @@ from msgspec.structs import replace
 from rocsteady.model import Value
 from rocsteady.plan.script_traces import EPOCH, LogCounter, epochs_in, of_the_job
 from rocsteady.plan.trials import TrialResult
+from rocsteady.run.checkpoints.resume_detection import How, ResumeMethod
+from rocsteady.run.checkpoints.script_facts import Amount, ScriptFacts, amounts, resume_option
 from rocsteady.run.job.done_when import matches
 from rocsteady.run.job.values import CHECKPOINT, Resume, Total
-from rocsteady.run.resume_detection import How, ResumeMethod
-from rocsteady.run.script_facts import Amount, ScriptFacts, amounts, resume_option
 from rocsteady.wording import duration, plural, size
 
 NEAR = 0.25  # a counter that grows by so much more or less than the steps still counts steps

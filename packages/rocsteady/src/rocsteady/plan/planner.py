@@ -57,7 +57,7 @@ from rocsteady.plan.trials import (
 from rocsteady.plan.values import Basis, Limit, Option, Plan
 from rocsteady.run.job.stages import with_variant
 from rocsteady.run.job.values import Job
-from rocsteady.run.strategy_history import examined
+from rocsteady.run.recovery.strategy_history import examined
 from rocsteady.store.journal import Journal
 from rocsteady.store.machine_history import Memory
 from rocsteady.store.redaction import shown_command

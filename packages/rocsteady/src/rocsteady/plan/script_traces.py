@@ -19,12 +19,12 @@ from rocsteady.hangs.output import strip_ansi
 from rocsteady.model import Value
 from rocsteady.probe.folders import read_folder_tree
 from rocsteady.probe.scratch import Scratch
-from rocsteady.run.attempt_end import AttemptEnd
+from rocsteady.run.attempt.attempt_end import AttemptEnd
+from rocsteady.run.attempt.progress import StepTimes
+from rocsteady.run.checkpoints.own_checkpoints import STEP_FOLDER
+from rocsteady.run.checkpoints.script_resume import resume_of
 from rocsteady.run.job.done_when import POINTER
 from rocsteady.run.job.values import Resume
-from rocsteady.run.own_checkpoints import STEP_FOLDER
-from rocsteady.run.progress import StepTimes
-from rocsteady.run.script_resume import resume_of
 from rocsteady.system.logfile import TEXT_STAMP
 
 SAYS_SO = re.compile(r"(?i)checkpoint|ckpt|last|latest|resume|snapshot|state")

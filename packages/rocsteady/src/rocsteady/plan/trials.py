@@ -19,12 +19,12 @@ from msgspec.structs import replace
 
 from rocsteady.doctor.knowledge.failures import Component, load_failures
 from rocsteady.errors import NotRecordedError, RocsteadyError
-from rocsteady.hangs.cgroups import ROOT
-from rocsteady.hangs.gpu_counters import read_gpu_counters
 from rocsteady.hangs.heartbeat_pages import LoaderFacts, Size, read_pages, read_size
-from rocsteady.hangs.memory import read_memory
-from rocsteady.hangs.process_tree import processes
-from rocsteady.hangs.stacks import take_stacks
+from rocsteady.hangs.looking.cgroups import ROOT
+from rocsteady.hangs.looking.gpu_counters import read_gpu_counters
+from rocsteady.hangs.looking.memory import read_memory
+from rocsteady.hangs.looking.process_tree import processes
+from rocsteady.hangs.looking.stacks import take_stacks
 from rocsteady.hangs.values import Heartbeat
 from rocsteady.model import TRIAL, Observation, Outcome, ProbeOutcome, Strategy, Value
 from rocsteady.plan.pace import FailureHistory, StepTime, measure
@@ -40,16 +40,16 @@ from rocsteady.probe.sandbox_run import (
     where,
 )
 from rocsteady.probe.scratch import Scratch, remove
-from rocsteady.run.announcer import Announcer
-from rocsteady.run.attempt_end import AttemptEnd
+from rocsteady.run.attempt.attempt_end import AttemptEnd
+from rocsteady.run.attempt.injection import claim
+from rocsteady.run.checkpoints.resume import Launch
 from rocsteady.run.context import Services
-from rocsteady.run.injection import claim
-from rocsteady.run.job.resume import Launch
 from rocsteady.run.job.values import Job
 from rocsteady.run.observer import ObservedRun, Observer
 from rocsteady.run.options import RunOptions, Timing
+from rocsteady.run.recovery.strategy_history import strategies_of
 from rocsteady.run.startup import Startup
-from rocsteady.run.strategy_history import strategies_of
+from rocsteady.run.telling.announcer import Announcer
 from rocsteady.store.journal import Journal
 from rocsteady.store.location import find_place
 from rocsteady.store.machine_history import Memory

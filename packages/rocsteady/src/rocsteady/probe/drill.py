@@ -30,13 +30,13 @@ from rocsteady.probe.sandbox_run import (
     where,
 )
 from rocsteady.probe.values import DrillResult, FaultResult
-from rocsteady.run.announcer import Screen
+from rocsteady.run.checkpoints.resume import Launch
 from rocsteady.run.job.done_when import matches
-from rocsteady.run.job.resume import Launch
 from rocsteady.run.job.values import Job
 from rocsteady.run.observer import ObservedRun, Observer
 from rocsteady.run.options import RunOptions, Timing
-from rocsteady.run.strategy_history import examined
+from rocsteady.run.recovery.strategy_history import examined
+from rocsteady.run.telling.announcer import Screen
 from rocsteady.store.journal import Journal
 from rocsteady.store.user_folders import state_folder
 from rocsteady.store.values import AttemptRecord, DecisionRecord, RunRecord

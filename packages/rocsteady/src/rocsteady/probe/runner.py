@@ -23,9 +23,9 @@ from rocsteady_train.untrusted_file import read_regular, read_tail
 from rocsteady.doctor.knowledge.failures import load_failures
 from rocsteady.failures.classify import Classifier
 from rocsteady.failures.symptoms import Raised, Symptoms
-from rocsteady.hangs.collect import collect
-from rocsteady.hangs.processor_wait import ProcessorWait
-from rocsteady.hangs.snapshot import in_native_code, take_snapshot
+from rocsteady.hangs.looking.collect import collect
+from rocsteady.hangs.looking.processor_wait import ProcessorWait
+from rocsteady.hangs.looking.snapshot import in_native_code, take_snapshot
 from rocsteady.hangs.values import Snapshot
 from rocsteady.model import FailureKind, IntentKind, Observation, ProbeOutcome, Value
 from rocsteady.probe.catalog import Probe

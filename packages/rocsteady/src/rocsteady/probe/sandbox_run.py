@@ -14,15 +14,15 @@ from msgspec.structs import replace
 from rocsteady.errors import RequestError, RocsteadyError
 from rocsteady.probe.folders import FolderTree
 from rocsteady.probe.scratch import AbsolutePathError, Method, Scratch, make_scratch, remove
-from rocsteady.run.announcer import Announcer, Screen
+from rocsteady.run.attempt.injection import OWNER, read_owner
+from rocsteady.run.checkpoints.resume import Launch
 from rocsteady.run.context import RunSpec, Services
-from rocsteady.run.injection import OWNER, read_owner
 from rocsteady.run.job.metric_goals import moved_metrics
-from rocsteady.run.job.resume import Launch
 from rocsteady.run.job.values import Job
 from rocsteady.run.loop import Supervisor
 from rocsteady.run.observer import ObservedRun, Observer
 from rocsteady.run.options import RunOptions
+from rocsteady.run.telling.announcer import Announcer, Screen
 from rocsteady.store.identity import fingerprint, is_alive
 from rocsteady.store.journal import Journal
 from rocsteady.store.machine_history import Memory

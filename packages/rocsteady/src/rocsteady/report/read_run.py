@@ -13,7 +13,7 @@ from rocsteady_train.untrusted_file import read_head, read_tail
 
 from rocsteady.doctor.knowledge.failures import load_failures
 from rocsteady.doctor.knowledge.values import Fix
-from rocsteady.hangs.wait_set import Waiter
+from rocsteady.hangs.proof.wait_set import Waiter
 from rocsteady.model import FailureKind
 from rocsteady.printable import printable
 from rocsteady.report.source_lines import Source, script_folders, source_around
@@ -25,9 +25,9 @@ from rocsteady.report.story import (
     crashed_attempts,
 )
 from rocsteady.report.wait_diagram import frame_at
-from rocsteady.run.forecast import story_ahead
+from rocsteady.run.checkpoints.script_resume import can_resume
 from rocsteady.run.machine_at_start import machine_at_start
-from rocsteady.run.script_resume import can_resume
+from rocsteady.run.telling.forecast import story_ahead
 from rocsteady.store.journal import Journal
 from rocsteady.store.location import RUNS
 from rocsteady.store.redaction import redactor_here

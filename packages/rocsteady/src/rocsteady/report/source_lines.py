@@ -9,7 +9,7 @@ from textwrap import dedent
 
 from rocsteady_train.untrusted_file import read_head
 
-from rocsteady.hangs.parallel import run_all
+from rocsteady.hangs.looking.parallel import run_all
 from rocsteady.model import Value
 
 AROUND = 3  # lines on either side

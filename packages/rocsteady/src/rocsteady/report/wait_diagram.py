@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rocsteady.hangs.frames import is_users_file, path_of, place_of_frame
-from rocsteady.hangs.stack_frames import has_users_code, own_part, queue_of
-from rocsteady.hangs.wait_set import Waiter
+from rocsteady.hangs.proof.stack_frames import has_users_code, own_part, queue_of
+from rocsteady.hangs.proof.wait_set import Waiter
 from rocsteady.model import Value
 
 LONGEST = 6  # boxes

@@ -12,24 +12,24 @@ from rocsteady_train.inside import wire
 
 from rocsteady.doctor.knowledge.reader import Knowledge, load_knowledge
 from rocsteady.doctor.knowledge.waits import WaitKnowledge, load_waits
-from rocsteady.hangs.phase_history import PhaseHistory
-from rocsteady.hangs.verdict import Verdict
+from rocsteady.hangs.judgment.phase_history import PhaseHistory
+from rocsteady.hangs.judgment.verdict import Verdict
 from rocsteady.model import Strategy, Value
-from rocsteady.run.announcer import Announcer
-from rocsteady.run.injection import Injection
-from rocsteady.run.job.resume import Origin
+from rocsteady.run.attempt.injection import Injection
+from rocsteady.run.checkpoints.resume import Origin
+from rocsteady.run.engines.processes import Engine, start_command
+from rocsteady.run.engines.torchrun import AgentLink
 from rocsteady.run.job.values import Job
-from rocsteady.run.planned_restart import PlannedRestart
-from rocsteady.run.processes import Engine, start_command
+from rocsteady.run.recovery.planned_restart import PlannedRestart
 from rocsteady.run.stop_requests import StopRequests
-from rocsteady.run.torchrun import AgentLink
+from rocsteady.run.telling.announcer import Announcer
 from rocsteady.store.journal import Journal
 from rocsteady.store.machine_history import Memory
 from rocsteady.store.values import Run, RunRecord
 from rocsteady.system.child_end import OURS, TerminalUse
 
 if TYPE_CHECKING:  # it imports this module
-    from rocsteady.run.notifications import Notifier
+    from rocsteady.run.telling.notifications import Notifier
 
 
 @dataclass(frozen=True, kw_only=True)

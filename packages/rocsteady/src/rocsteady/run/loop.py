@@ -27,36 +27,41 @@ from rocsteady.exit_codes import PERSON_NEEDED, RETRY
 from rocsteady.failures.difference import describe_changes
 from rocsteady.hangs.heartbeat_pages import Resumes
 from rocsteady.model import Failure, FailureKind, IntentKind, Next, Outcome, RunOutcome, Strategy
-from rocsteady.run.attempt import Attempt
-from rocsteady.run.attempt_end import AttemptEnd, is_failure
-from rocsteady.run.attempt_review import AttemptReview
-from rocsteady.run.backup import wrote_model
-from rocsteady.run.checkpoints import Checkpoints, Steps
+from rocsteady.run.attempt.attempt import Attempt
+from rocsteady.run.attempt.attempt_end import AttemptEnd, is_failure
+from rocsteady.run.attempt.injection import Injection, inject, remove, sweep
+from rocsteady.run.attempt.progress import PRINTED, StepTimes
+from rocsteady.run.checkpoints.backup import wrote_model
+from rocsteady.run.checkpoints.checkpoints import Checkpoints, Steps
+from rocsteady.run.checkpoints.resume import Checkpoint, Launch, launch
+from rocsteady.run.checkpoints.resume_detection import How
+from rocsteady.run.checkpoints.resume_trial import OutputCopies, ResumeTrial, put_back
+from rocsteady.run.checkpoints.script_resume import (
+    checkpoint_folders,
+    resume_of,
+    save_resume,
+    saved_resume,
+)
 from rocsteady.run.context import AttemptContext, RunSpec, Services
-from rocsteady.run.deadline_monitor import DeadlineMonitor
-from rocsteady.run.events import Faults, Resumed, Started
-from rocsteady.run.forecast import between_failures
-from rocsteady.run.host_decision import HostAgreement
-from rocsteady.run.injection import Injection, inject, remove, sweep
-from rocsteady.run.job.resume import Checkpoint, Launch, launch
-from rocsteady.run.journal_records import JournalRecords, JournalWatch
-from rocsteady.run.notifications import RunNotices
+from rocsteady.run.engines.processes import AttemptProcesses, start_command
+from rocsteady.run.engines.standby import Standby
+from rocsteady.run.hosts.host_decision import HostAgreement
 from rocsteady.run.observer import ObservedRun, Observer, ticking
-from rocsteady.run.option_stop import OptionStop
 from rocsteady.run.options import AUTO, RunOptions
-from rocsteady.run.processes import AttemptProcesses, start_command
-from rocsteady.run.progress import PRINTED, StepTimes
-from rocsteady.run.recovery import Decision
-from rocsteady.run.restart_preparation import Restart, StartsAt, near
-from rocsteady.run.resume_detection import How
-from rocsteady.run.resume_trial import OutputCopies, ResumeTrial, put_back
+from rocsteady.run.recovery.attempt_review import AttemptReview
+from rocsteady.run.recovery.option_stop import OptionStop
+from rocsteady.run.recovery.recovery import Decision
+from rocsteady.run.recovery.restart_preparation import Restart, StartsAt, near
+from rocsteady.run.recovery.strategy_history import strategies_of
 from rocsteady.run.run_end import RunEnd, RunFailures
-from rocsteady.run.script_resume import checkpoint_folders, resume_of, save_resume, saved_resume
-from rocsteady.run.standby import Standby
 from rocsteady.run.startup import LOGOUT_WARNING, Startup, first_attempt, logging_out_ends_us
 from rocsteady.run.stop_deadline import StopDeadline
 from rocsteady.run.stopwatch import Stopwatch
-from rocsteady.run.strategy_history import strategies_of
+from rocsteady.run.telling.deadline_monitor import DeadlineMonitor
+from rocsteady.run.telling.events import Faults, Resumed, Started
+from rocsteady.run.telling.forecast import between_failures
+from rocsteady.run.telling.journal_records import JournalRecords, JournalWatch
+from rocsteady.run.telling.notifications import RunNotices
 from rocsteady.store.identity import is_alive, script_fingerprint
 from rocsteady.store.values import Run, Sample
 from rocsteady.system.child_end import OURS

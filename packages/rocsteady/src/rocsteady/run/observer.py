@@ -8,10 +8,10 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from rocsteady.run.attempt_end import AttemptEnd
+from rocsteady.run.attempt.attempt_end import AttemptEnd
+from rocsteady.run.attempt.progress import StepTimes
+from rocsteady.run.checkpoints.resume import Launch
 from rocsteady.run.context import Services
-from rocsteady.run.job.resume import Launch
-from rocsteady.run.progress import StepTimes
 from rocsteady.store.values import Run
 
 TICK = 0.1  # seconds

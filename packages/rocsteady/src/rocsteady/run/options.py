@@ -10,9 +10,9 @@ import msgspec
 from msgspec.structs import replace
 from rocsteady_train.untrusted_file import read_regular
 
-from rocsteady.hangs.verdict import Patience
+from rocsteady.hangs.judgment.verdict import Patience
 from rocsteady.model import Strategy, Value
-from rocsteady.run.backoff import FIRST_WAIT
+from rocsteady.run.recovery.backoff import FIRST_WAIT
 from rocsteady.system.atomic_file import write_whole
 from rocsteady.system.child_end import Stopping
 

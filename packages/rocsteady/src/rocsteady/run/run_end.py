@@ -14,15 +14,15 @@ from rocsteady.doctor.knowledge.failures import load_failures
 from rocsteady.errors import RocsteadyError
 from rocsteady.exit_codes import PERSON_NEEDED
 from rocsteady.model import Outcome, RunOutcome, Value
-from rocsteady.run.attempt_end import AttemptEnd
+from rocsteady.run.attempt.attempt_end import AttemptEnd
+from rocsteady.run.attempt.gauges import BusyGpus
 from rocsteady.run.context import RunSpec, Services
-from rocsteady.run.deadline_monitor import DeadlineMonitor
-from rocsteady.run.events import Done, GaveUp, Stopped
-from rocsteady.run.gauges import BusyGpus
 from rocsteady.run.job.done_when import RunEvidence, done, proves
 from rocsteady.run.machine_at_start import machine_at_start
-from rocsteady.run.recovery import Decision, exit_code
+from rocsteady.run.recovery.recovery import Decision, exit_code
 from rocsteady.run.stopwatch import Stopwatch
+from rocsteady.run.telling.deadline_monitor import DeadlineMonitor
+from rocsteady.run.telling.events import Done, GaveUp, Stopped
 from rocsteady.store.redaction import shown_command
 from rocsteady.wording import met
 

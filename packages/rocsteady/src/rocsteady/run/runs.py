@@ -13,20 +13,20 @@ from msgspec.structs import replace
 
 from rocsteady.errors import RocsteadyError
 from rocsteady.model import RunOutcome
-from rocsteady.run.announcer import Announcer, Screen
+from rocsteady.run.attempt.termination import OF_TORCHRUN, end_what_was_left, guard
+from rocsteady.run.checkpoints.existing_checkpoints import Choice, choose
+from rocsteady.run.checkpoints.resume import Origin
+from rocsteady.run.checkpoints.script_facts import script_in
 from rocsteady.run.context import RunSpec, Services
-from rocsteady.run.existing_checkpoints import Choice, choose
-from rocsteady.run.job.resume import Origin
+from rocsteady.run.engines.processes import start_command
+from rocsteady.run.engines.torchrun import AgentLink, torchrun_engine
 from rocsteady.run.job.values import Job
 from rocsteady.run.loop import Supervisor
 from rocsteady.run.machine_at_start import record_machine
-from rocsteady.run.notifications import Notifier, channels, notify_sources
 from rocsteady.run.options import NEVER, Followed, RunOptions, load_fallbacks, save_fallbacks
-from rocsteady.run.processes import start_command
-from rocsteady.run.run_exports import exports_of
-from rocsteady.run.script_facts import script_in
-from rocsteady.run.termination import OF_TORCHRUN, end_what_was_left, guard
-from rocsteady.run.torchrun import AgentLink, torchrun_engine
+from rocsteady.run.telling.announcer import Announcer, Screen
+from rocsteady.run.telling.notifications import Notifier, channels, notify_sources
+from rocsteady.run.telling.run_exports import exports_of
 from rocsteady.store.journal import Journal
 from rocsteady.store.machine_history import Memory, remember_run
 from rocsteady.store.values import Run, RunRecord

@@ -11,9 +11,9 @@ from msgspec.structs import replace
 
 from rocsteady.errors import RequestError
 from rocsteady.model import RunOutcome, Value
-from rocsteady.run.announcer import Announcer
 from rocsteady.run.job.stages import stage_job
 from rocsteady.run.job.values import Deadline, Job
+from rocsteady.run.telling.announcer import Announcer
 from rocsteady.store.journal import Journal
 from rocsteady.store.values import Run
 from rocsteady.suggestions import no_such

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from rocsteady.model import IntentKind
 from rocsteady.run.context import Services
-from rocsteady.run.strategy_history import StrategyHistory
+from rocsteady.run.recovery.strategy_history import StrategyHistory
 from rocsteady.store.values import Fate, RunRecord, Unfinished
 
 

@@ -9,8 +9,8 @@ from rocsteady.colours import BOLD, DIM, GREEN, RED, YELLOW
 from rocsteady.doctor.knowledge.values import Step
 from rocsteady.hangs.frames import is_users_file, path_of, place_of_frame
 from rocsteady.hangs.inspection import Inspection, Standing
-from rocsteady.hangs.stack_frames import has_users_code, own_part
-from rocsteady.hangs.wait_set import Waiter
+from rocsteady.hangs.proof.stack_frames import has_users_code, own_part
+from rocsteady.hangs.proof.wait_set import Waiter
 from rocsteady.report.pages import render_template
 from rocsteady.report.source_lines import Source
 from rocsteady.report.wait_diagram import spoken, wait_boxes

@@ -15,13 +15,14 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple, TextIO
 
 from rocsteady.colours import DIM, GREEN, RED, YELLOW, coloured, takes_colour
-from rocsteady.hangs.stack_frames import queue_of
+from rocsteady.hangs.judgment.verdict import Verdict
+from rocsteady.hangs.proof.stack_frames import queue_of
+from rocsteady.hangs.proof.wait_set import Activity, Member
 from rocsteady.hangs.values import Wait
-from rocsteady.hangs.verdict import Verdict
-from rocsteady.hangs.wait_set import Activity, Member
 from rocsteady.model import FailureKind, RunEvent, Sign
 from rocsteady.printable import printable
-from rocsteady.run.events import (
+from rocsteady.run.checkpoints.resume_detection import How
+from rocsteady.run.telling.events import (
     Crashed,
     Done,
     Event,
@@ -35,7 +36,6 @@ from rocsteady.run.events import (
     Stopped,
     Waiting,
 )
-from rocsteady.run.resume_detection import How
 from rocsteady.screens.screen import PLAIN_WIDTH, wrapped
 from rocsteady.store.redaction import shown_command
 from rocsteady.wording import duration, inside_a_sentence, plural

@@ -12,12 +12,12 @@ from statistics import median
 
 from rocsteady.colours import BOLD, GREEN, RED, YELLOW
 from rocsteady.hangs.frames import is_users_file, path_of, place_of_frame
-from rocsteady.hangs.stack_frames import own_part
+from rocsteady.hangs.proof.stack_frames import own_part
 from rocsteady.model import IntentKind, Outcome, RunOutcome, RunState, Value, WaitsFor
 from rocsteady.report.series import gauge, in_attempts
 from rocsteady.report.story import UNCHANGED, open_incident, settings_of
 from rocsteady.report.wait_diagram import spoken
-from rocsteady.run.run_watcher import RankView, WatchView
+from rocsteady.run.telling.run_watcher import RankView, WatchView
 from rocsteady.store.values import (
     AttemptRecord,
     Bucket,

@@ -31,8 +31,8 @@ from rocsteady.errors import RocsteadyError
 from rocsteady.exit_codes import INTERRUPTED, PERSON_NEEDED
 from rocsteady.model import RunOutcome, Value
 from rocsteady.printable import printable
-from rocsteady.run.run_watcher import RunWatcher, WatchView
-from rocsteady.run.watch_requests import STACKS, RequestKind, put_request
+from rocsteady.run.attempt.watch_requests import STACKS, RequestKind, put_request
+from rocsteady.run.telling.run_watcher import RunWatcher, WatchView
 from rocsteady.screens.runs import render_summary, state_of
 from rocsteady.screens.watch import (
     ODD,
@@ -475,7 +475,7 @@ class WatchApp(App[int]):
     def action_restart(self) -> None:
         if not self._acts_here():
             return
-        from rocsteady.run.script_resume import can_resume  # noqa: PLC0415 - only a retry needs it
+        from rocsteady.run.checkpoints.script_resume import can_resume  # noqa: PLC0415 - only a retry needs it
 
         if not can_resume(self._view.line.run, self._journal):
             self._say("not restarted: found no way to resume; run rocsteady init once")

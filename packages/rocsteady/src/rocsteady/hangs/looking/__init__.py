@@ -1,0 +1,1 @@
+"""What the operating system shows of a process tree."""

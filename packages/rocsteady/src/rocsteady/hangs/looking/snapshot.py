@@ -1,0 +1,275 @@
+"""One look at a process tree: what every thread does, what it waits for, and where its code is."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Collection, Sequence
+from datetime import timedelta
+
+import msgspec
+
+from rocsteady.hangs.looking.cgroups import is_frozen
+from rocsteady.hangs.looking.parallel import run_all
+from rocsteady.hangs.looking.stacks import NativeStacks, Stacks, ThreadStack, take_stacks
+from rocsteady.hangs.proof.waits import Waits
+from rocsteady.hangs.values import ProcessSeen, Snapshot, ThreadSeen, Wait
+from rocsteady.system import procfs
+from rocsteady.system.procfs import PROC
+
+PROC_SHARE = 0.5  # of the time, for /proc; the rest is for stacks
+PYTHONS_WAITS = ("/threading.py:", "/queue.py:", "(multiprocessing/", "/selectors.py:")
+TORCHS_WAITS = ("(autograd/", "(distributed/", "(cuda/")
+MAX_DEEPER = 16  # processes paused for their native frames in one snapshot
+PYTHONS_POLL = "/selectors.py:"
+RETRYING = ("gloo_tcp_loop", "pt_tcpstore", "pt_tcpstore_uv")  # threads, as the kernel names them
+NO_PYTHON = "none of its processes runs Python"
+NOT_ON_WINDOWS = "processes cannot be inspected on native Windows"
+_UNREADABLE = (OSError, ValueError, IndexError)  # gone, or changing under our eyes
+
+
+def take_snapshot(  # noqa: PLR0913 - how closely, each by name
+    pids: Sequence[int],
+    *,
+    stacks: bool,
+    within: timedelta,
+    native: Callable[[Snapshot], Collection[int]] | None = None,
+    known: NativeStacks | None = None,
+    py_spy: str | None = None,
+) -> Snapshot:
+    """Look at these processes, and be back at the deadline. Those that ended are left out.
+
+    Nothing is stopped, unless ``native`` says, by all that is seen without, of which processes
+    native frames are worth a pause. Those in ``known`` are not taken again.
+    """
+    if os.name == "nt":
+        return Snapshot(
+            at=time.monotonic(), processes=(), stacks=False, why_no_stacks=NOT_ON_WINDOWS
+        )
+    at = time.monotonic()
+    seen = _see_all(pids, within * PROC_SHARE)
+    if not stacks:
+        return Snapshot(at=at, processes=tuple(seen), stacks=False, why_no_stacks="not asked for")
+    pythons = [process.pid for process in seen if process.python]
+    found = take_stacks(pythons, within=_left(at, within), py_spy=py_spy)
+    snapshot = Snapshot(
+        at=at,
+        processes=tuple(_with_stacks(process, found) for process in seen),
+        stacks=bool(found.threads),
+        why_no_stacks=_why_none(found),
+    )
+    wanted = set(native(snapshot)) & set(pythons) if native else set()
+    return _with_native(snapshot, wanted, known or NativeStacks(), _left(at, within), py_spy)
+
+
+def _with_native(
+    seen: Snapshot, wanted: set[int], known: NativeStacks, within: timedelta, py_spy: str | None
+) -> Snapshot:
+    """Add the native frames of these processes; they are stopped where they may have moved."""
+    processes = [process for process in seen.processes if process.pid in wanted]
+    again = [process for process in processes if not known.still(process, _telling(process))]
+    same = known.of(process.pid for process in processes if process not in again)
+    deeper = take_stacks(
+        [process.pid for process in again],
+        within=within,
+        native=True,
+        retrying={thread.tid for each in again for thread in each.threads if _retries(thread)},
+        py_spy=py_spy,
+    )
+    known.keep(again, deeper, _switches)
+    found = (_with_stacks(_with_stacks(process, same), deeper) for process in seen.processes)
+    return msgspec.structs.replace(
+        seen, processes=tuple(found), stacks=seen.stacks or bool(deeper.threads)
+    )
+
+
+def in_native_code(seen: Snapshot) -> list[int]:
+    """Return processes that are at something in native code: only its frames tell what that is."""
+    found = [each.pid for each in seen.processes if any(map(is_in_native_code, each.threads))]
+    return found[:MAX_DEEPER]
+
+
+def _left(since: float, within: timedelta) -> timedelta:
+    return max(timedelta(0), within - timedelta(seconds=time.monotonic() - since))
+
+
+def _see_all(pids: Sequence[int], within: timedelta) -> list[ProcessSeen]:
+    """See one after the other in a thread of its own, and keep what it has at the deadline."""
+    seen: list[ProcessSeen] = []
+
+    def see() -> None:
+        parents = {pid: _parent(pid) for pid in pids}
+        living = {pid: parent for pid, parent in parents.items() if parent is not None}
+        waits = Waits(living)
+        for pid in living:
+            process = _see(pid, waits)
+            if process is not None:
+                seen.append(process)
+
+    run_all({"all": see}, within=within)
+    return list(seen)
+
+
+def _own_memory(pid: int, resident: int) -> int:
+    """Leave out pages of files: to read a native stack brings more of those into memory."""
+    try:
+        shared = int(procfs.text(f"{PROC}/{pid}/statm").split()[2])
+    except _UNREADABLE:
+        return resident
+    return max(0, resident - shared * procfs.PAGE)
+
+
+def _parent(pid: int) -> int | None:
+    try:
+        return procfs.stat(pid).parent
+    except _UNREADABLE:
+        return None
+
+
+def _see(pid: int, waits: Waits) -> ProcessSeen | None:
+    """Describe a process; None if it has ended."""
+    try:
+        stat = procfs.stat(pid)
+        tids = sorted(procfs.numbers(f"{PROC}/{pid}/task"))
+    except _UNREADABLE:
+        return None
+    if stat.dead:
+        return None
+    frozen = is_frozen(pid)
+    read_bytes, written_bytes = _traffic(pid)
+    threads = [_see_thread(pid, tid, waits, frozen=frozen) for tid in tids]
+    return ProcessSeen(
+        pid=pid,
+        parent=stat.parent,
+        name=stat.name,
+        python=_runs_python(pid, stat.name),
+        read_bytes=read_bytes,
+        written_bytes=written_bytes,
+        rss_bytes=_own_memory(pid, stat.rss_bytes),
+        threads=tuple(thread for thread in threads if thread is not None),
+        handlers=_handlers(pid),
+        timers=_timers(pid),
+        unanswered=waits.unanswered(pid),
+    )
+
+
+def _see_thread(pid: int, tid: int, waits: Waits, *, frozen: bool) -> ThreadSeen | None:
+    try:
+        stat = procfs.stat(pid, tid)
+        decoded = waits.of(pid, tid, stat.state)
+    except _UNREADABLE:
+        return None
+    return ThreadSeen(
+        tid=tid,
+        name=stat.name,
+        state=stat.state,
+        cpu=stat.cpu,
+        switches=_switches(pid, tid),
+        wait=Wait.WORLD if frozen else decoded.wait,
+        blocked=None if frozen else decoded.blocked,
+    )
+
+
+def _handlers(pid: int) -> tuple[int, ...] | None:
+    """Return the signals that a process has handlers for; None if that is not known."""
+    try:
+        bits = int(procfs.fields(f"{PROC}/{pid}/status")["SigCgt"], 16)
+    except (OSError, ValueError, KeyError):
+        return None
+    return tuple(number for number in range(1, 65) if bits >> (number - 1) & 1)
+
+
+def _timers(pid: int) -> int:
+    """Count POSIX timers. Where the kernel does not list them, their handlers are seen."""
+    try:
+        lines = procfs.text(f"{PROC}/{pid}/timers").splitlines()
+        return sum(line.startswith("ID:") for line in lines)
+    except OSError:
+        return 0
+
+
+def _switches(pid: int, tid: int) -> int:
+    """Count how often a thread ran: one that sends or receives is woken, which no byte count tells.
+
+    /proc/PID/io leaves out what goes through send and recv.
+    """
+    try:
+        return int(procfs.text(f"{PROC}/{pid}/task/{tid}/schedstat").split()[2])
+    except _UNREADABLE:
+        return 0
+
+
+def _traffic(pid: int) -> tuple[int, int]:
+    """Return all bytes read and written so far; 0 where we may not know."""
+    try:
+        counts = procfs.fields(f"{PROC}/{pid}/io")
+    except OSError:
+        return 0, 0
+    return (
+        procfs.leading_number(counts.get("rchar", "")),
+        procfs.leading_number(counts.get("wchar", "")),
+    )
+
+
+def _runs_python(pid: int, name: str) -> bool:
+    """Tell a Python process by its program, or by the library of one that embeds it."""
+    try:
+        program = procfs.link(f"{PROC}/{pid}/exe").rpartition("/")[2]
+    except OSError:  # another user's: its name is all we get
+        return "python" in name
+    if program.startswith(("python", "pypy")):
+        return True
+    try:
+        if procfs.stat(pid).state == "D":  # its map may be locked
+            return False
+        return b"libpython" in procfs.read(f"{PROC}/{pid}/maps", procfs.LARGE)
+    except _UNREADABLE:
+        return False
+
+
+def _telling(process: ProcessSeen) -> list[ThreadSeen]:
+    """Return the threads whose native frames are wanted: without any in native code, all."""
+    threads = [thread for thread in process.threads if is_in_native_code(thread)]
+    return threads or [thread for thread in process.threads if thread.frames is not None]
+
+
+def _retries(thread: ThreadSeen) -> bool:
+    """Whether the code that a thread is in repeats a call that was interrupted: Python, gloo."""
+    return thread.name in RETRYING or bool(thread.frames and PYTHONS_POLL in thread.frames[0])
+
+
+def is_in_native_code(thread: ThreadSeen) -> bool:
+    """Tell whether a thread runs, or is blocked below a call that is not one of Python's own."""
+    if thread.wait in (Wait.NOTHING, Wait.DEVICE):
+        return True
+    if not thread.frames:
+        return False
+    if thread.wait is Wait.SLEEP:  # a collective waits for half an hour, a script just sleeps
+        return any(place in thread.frames[0] for place in TORCHS_WAITS)
+    return thread.wait is Wait.LOCK and not any(
+        place in thread.frames[0] for place in PYTHONS_WAITS
+    )
+
+
+def _with_stacks(process: ProcessSeen, stacks: Stacks) -> ProcessSeen:
+    if process.pid not in stacks.threads:
+        return process
+    found = {
+        # Older Pythons do not tell a thread's number; that of the first is the process's own.
+        stack.tid or (process.pid if stack.name == "MainThread" else 0): stack
+        for stack in stacks.threads.get(process.pid, ())
+    }
+    threads = tuple(_with_stack(thread, found.get(thread.tid)) for thread in process.threads)
+    return msgspec.structs.replace(process, threads=threads)
+
+
+def _with_stack(thread: ThreadSeen, stack: ThreadStack | None) -> ThreadSeen:
+    if stack is None:
+        return thread
+    return msgspec.structs.replace(thread, frames=stack.frames, native=stack.native)
+
+
+def _why_none(stacks: Stacks) -> str:
+    if stacks.threads:
+        return ""
+    return next(iter(stacks.missing.values()), NO_PYTHON)

@@ -1,0 +1,402 @@
+"""Stacks of Python processes from outside, by py-spy in bounded children.
+
+They are read without stopping the process. Native frames can only be had by stopping it for as long
+as that takes, so they are a question of their own. It is never asked of a process that is stopped,
+traced or stuck in the kernel, nor while a thread of it is in a call that a stop would make fail.
+Local variables are never taken.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+import re
+import shutil
+import signal
+import sysconfig
+import time
+from collections.abc import Callable, Collection, Iterable, Sequence
+from datetime import timedelta
+from pathlib import Path
+
+import msgspec
+from rocsteady_train.inside import wire
+from rocsteady_train.untrusted_file import open_regular, read_exactly
+
+from rocsteady.hangs.looking.parallel import run_all
+from rocsteady.hangs.proof import syscalls
+from rocsteady.hangs.proof.holders import DEVICES, own_timeout
+from rocsteady.hangs.proof.syscalls import Call
+from rocsteady.hangs.values import ProcessSeen, ThreadSeen, Wait
+from rocsteady.model import Value
+from rocsteady.system import procfs
+from rocsteady.system.bounded_call import Answer, AnswerKind, ask
+
+DUMP_LIMIT = 8 * 1024 * 1024  # bytes of one answer
+TRIES = 3  # without stopping it, a running process may be seen in mid-change
+LEAST = timedelta(milliseconds=50)
+MAX_NATIVE = 40  # functions kept
+UNSTOPPABLE = frozenset("TtDZX")  # states of a thread in which its process is not stopped by us
+
+NOT_AFTER_HANDLER = (
+    Call.SLEEP, Call.POLL, Call.SELECT, Call.DEVICE, Call.PAUSE, Call.RESTARTED,
+)  # fmt: skip
+
+NOT_INSTALLED = "py-spy is not installed"
+NOT_PERMITTED = "ptrace is not permitted"
+NOT_NOW = "it is stopped, traced, stuck in the kernel, or in a call that a stop would interrupt"
+LATE = "py-spy did not answer in time"
+
+_INSTALLED = re.compile(r"/((?:site|dist)-packages/|python3\.\d+/(?!(?:site|dist)-packages/))")
+ROOTS = (".git", "pyproject.toml", "setup.py", "setup.cfg")  # what the folder of a project has
+LIMIT = 1024 * 1024  # bytes of one process
+PAUSE = 0.05  # seconds between snapshots; a file that stays as it is for so long is whole
+
+
+class ThreadStack(Value, frozen=True, kw_only=True):
+    """The stack of one thread, innermost first."""
+
+    tid: int
+    name: str
+    frames: tuple[str, ...]
+    native: tuple[str, ...] | None = None
+
+
+class Stacks(Value, frozen=True, kw_only=True):
+    """The stacks that could be had, and of which processes not and why."""
+
+    threads: dict[int, tuple[ThreadStack, ...]]
+    missing: dict[int, str]
+
+
+class _Frame(Value, frozen=True):
+    name: str
+    filename: str
+    line: int
+    module: str | None = None  # the library, of a native frame
+
+
+class _PySpyThread(Value, frozen=True):
+    frames: list[_Frame]
+    thread_name: str | None = None
+    os_thread_id: int | None = None
+
+
+_DUMP = msgspec.json.Decoder(list[_PySpyThread])
+
+
+def take_stacks(
+    pids: Sequence[int],
+    *,
+    within: timedelta,
+    native: bool = False,
+    retrying: Collection[int] = (),
+    py_spy: str | None = None,
+) -> Stacks:
+    """Take the stacks of all threads of all these processes before the deadline.
+
+    Only for ``native`` frames is a process stopped; ``retrying`` are threads that repeat a call
+    which a stop has interrupted.
+    """
+    program = py_spy or find_py_spy()
+    if program is None:
+        return Stacks(threads={}, missing=dict.fromkeys(pids, NOT_INSTALLED))
+    deadline = time.monotonic() + within.total_seconds()
+    dumps = {pid: _PySpyTries(program, pid, deadline, retrying) for pid in pids}
+    outcomes = run_all(
+        {pid: dump.with_native if native else dump.plain for pid, dump in dumps.items()},
+        within=within,
+        at_once=2 * (os.cpu_count() or 1),
+    )
+    taken = {pid: found for pid, found in outcomes.results.items() if isinstance(found, tuple)}
+    why = {pid: found for pid, found in outcomes.results.items() if isinstance(found, str)}
+    return Stacks(threads=taken, missing=why | dict.fromkeys(outcomes.missing, LATE))
+
+
+def find_py_spy() -> str | None:
+    """Find the program in our own environment first, then on the path."""
+    name = "py-spy.exe" if os.name == "nt" else "py-spy"
+    ours = Path(sysconfig.get_path("scripts")) / name
+    return str(ours) if ours.is_file() else shutil.which(name)
+
+
+class _PySpyTries:
+    """The tries at one process."""
+
+    def __init__(self, program: str, pid: int, deadline: float, retrying: Collection[int]) -> None:
+        self._program, self._pid, self._deadline = program, pid, deadline
+        self._retrying = retrying
+        self._why = LATE
+
+    def with_native(self) -> tuple[ThreadStack, ...] | str:
+        """Return the stacks with native frames, or why there are none."""
+        if not may_be_stopped(self._pid, self._retrying):
+            return NOT_NOW
+        found = self._try("--native")
+        return found if found is not None else self._why
+
+    def plain(self) -> tuple[ThreadStack, ...] | str:
+        """Return the stacks, or why there are none."""
+        for _ in range(TRIES):
+            found = self._try("--nonblocking")
+            if found is not None:
+                return found
+            if self._why == NOT_PERMITTED:
+                break
+        return self._why
+
+    def _try(self, *how: str) -> tuple[ThreadStack, ...] | None:
+        left = timedelta(seconds=max(0.0, self._deadline - time.monotonic()))
+        if left < LEAST:
+            return None
+        command = [self._program, "dump", "--json", *how, "--pid", str(self._pid)]
+        answer = ask(command, within=left, limit=DUMP_LIMIT, complaints=True)
+        if answer.outcome is not AnswerKind.ANSWERED and "--nonblocking" not in how:
+            _let_go(self._pid)
+        found = _read(answer, own_folders(self._pid), native="--native" in how)
+        if found is None:
+            self._why = _complaint(answer)
+        return found
+
+
+def _read(
+    answer: Answer, folders: tuple[str, ...], *, native: bool
+) -> tuple[ThreadStack, ...] | None:
+    if answer.outcome is not AnswerKind.ANSWERED or answer.exit_code != 0:
+        return None
+    try:
+        threads = _DUMP.decode(answer.text[answer.text.find("[") :])
+    except msgspec.DecodeError:
+        return None
+    return tuple(_stack(thread, folders, native=native) for thread in threads)
+
+
+def _stack(thread: _PySpyThread, folders: tuple[str, ...], *, native: bool) -> ThreadStack:
+    innermost = next(
+        (index for index, frame in enumerate(thread.frames) if not frame.module),
+        len(thread.frames),
+    )
+    return ThreadStack(
+        tid=thread.os_thread_id or 0,  # older Pythons do not tell it
+        name=thread.thread_name or "",
+        frames=tuple(
+            f"{frame.name} ({short(frame.filename, folders)}:{frame.line})"
+            for frame in thread.frames
+            if not frame.module
+        ),
+        native=tuple(frame.name for frame in thread.frames[:innermost][:MAX_NATIVE])
+        if native
+        else None,
+    )
+
+
+def short(filename: str, folders: tuple[str, ...] = ()) -> str:
+    """Keep of an installed file what is below its root, of the user's own the last two parts.
+
+    A package that lies elsewhere, as one that was built in its source tree or is on PYTHONPATH, is
+    as good as installed, if it is outside of the ``folders`` that are the user's.
+    """
+    path = filename.replace("\\", "/")
+    installed = _INSTALLED.search(path)
+    if installed:
+        return path[installed.start(1) :]
+    if path.startswith("/") and folders and not path.startswith(folders):
+        root = _above_package(path)
+        if root:
+            return "site-packages/" + path[len(root) + 1 :]
+    return "/".join(path.split("/")[-2:])
+
+
+@functools.cache
+def _above_package(path: str) -> str:
+    """Return the folder that a package is in; "" if the file is in none."""
+    packages = [each for each in Path(path).parents if (each / "__init__.py").exists()]
+    return str(packages[-1].parent) if packages and packages[0] == Path(path).parent else ""
+
+
+@functools.lru_cache(maxsize=1000)
+def own_folders(pid: int) -> tuple[str, ...]:
+    """Return the folders whose code is the user's: the project that a process was started in."""
+    try:
+        here = Path(procfs.link(f"{procfs.PROC}/{pid}/cwd"))
+    except OSError:
+        return ()
+    scripts = [here / word for word in procfs.command(pid) if word.endswith(".py")]
+    return tuple(f"{_project(folder)}/" for folder in {here, *(each.parent for each in scripts)})
+
+
+def _project(folder: Path) -> Path:
+    """Return the nearest folder above that is a project; the folder itself if there is none."""
+    folder = folder.resolve()
+    above = (each for each in (folder, *folder.parents) if any((each / n).exists() for n in ROOTS))
+    return next(above, folder)
+
+
+def _complaint(answer: Answer) -> str:
+    """Say in one line why py-spy gave no stack."""
+    if answer.outcome is AnswerKind.NOT_STARTED:
+        return NOT_INSTALLED
+    if answer.outcome is not AnswerKind.ANSWERED:
+        return LATE
+    text = answer.text.lower()
+    if "permission denied" in text or "operation not permitted" in text or "eperm" in text:
+        return NOT_PERMITTED
+    first = next((line for line in answer.text.splitlines() if line.strip()), "")
+    return f"py-spy: {first.removeprefix('Error: ').strip()[:200] or 'no answer'}"
+
+
+def may_be_stopped(pid: int, retrying: Collection[int] = ()) -> bool:
+    """Whether a process would not notice that it was stopped for a moment."""
+    try:
+        return all(
+            procfs.stat(pid, tid).state not in UNSTOPPABLE
+            and (tid in retrying or _restarts(pid, tid))
+            for tid in procfs.numbers(f"{procfs.PROC}/{pid}/task")
+        )
+    except (OSError, ValueError, IndexError):
+        return False
+
+
+def _restarts(pid: int, tid: int, *, signalled: bool = False) -> bool:
+    """Whether the call that a thread is in goes on as if nothing had been, after a stop.
+
+    ``signalled``: after a handler, which fewer calls do, and none that has a timeout.
+    """
+    words = procfs.text(f"{procfs.PROC}/{pid}/task/{tid}/syscall").split()
+    if words[0] == "running":
+        return True
+    call = syscalls.table().get(int(words[0]))
+    if signalled and (call in NOT_AFTER_HANDLER or (call is Call.FUTEX and int(words[4], 16))):
+        return False
+    if call not in (Call.READ, Call.DEVICE):
+        return call in syscalls.RESTARTING
+    descriptor = int(words[1], 16) & 0x7FFFFFFF
+    kind = procfs.link(f"{procfs.PROC}/{pid}/fd/{descriptor}")
+    if call is Call.DEVICE:
+        return kind.startswith(DEVICES)
+    if kind.startswith("socket:"):
+        has_part = syscalls.may_have_part(words)
+        return not has_part and own_timeout(pid, descriptor, writing=False) is None
+    return kind.startswith("pipe:")
+
+
+def _let_go(pid: int) -> None:
+    """Continue a process that a py-spy ended by us left stopped; it was not before."""
+    with contextlib.suppress(OSError, ValueError, IndexError):
+        if procfs.stat(pid).state == "T":
+            os.kill(pid, signal.SIGCONT)
+
+
+# Native stacks that need not be read again, because the thread has not run since.
+#
+# Reading them pauses a process and, with a library of torch's size, takes a second of processor
+# time. A thread that waits and was not scheduled in between is where it was.
+
+
+class _Read(Value, frozen=True, kw_only=True):
+    """What was read of one thread, and by what it is known again."""
+
+    switches: int  # after it was read: the pause itself makes a thread run
+    where: tuple[Wait, str, tuple[str, ...]]
+    stack: ThreadStack
+
+
+class NativeStacks:
+    """The native stacks of one process tree, as far as they still hold."""
+
+    def __init__(self) -> None:
+        self._read: dict[int, dict[int, _Read]] = {}  # by process and thread
+
+    def still(self, process: ProcessSeen, threads: Iterable[ThreadSeen]) -> bool:
+        """Tell whether these threads of a process are where they were when they were read."""
+        return all(self._holds(process.pid, thread) for thread in threads)
+
+    def of(self, pids: Iterable[int]) -> Stacks:
+        """Return what was read of these processes."""
+        return Stacks(
+            threads={
+                pid: tuple(read.stack for read in self._read.get(pid, {}).values()) for pid in pids
+            },
+            missing={},
+        )
+
+    def keep(
+        self, processes: Sequence[ProcessSeen], taken: Stacks, switches: Callable[[int, int], int]
+    ) -> None:
+        """Remember what was just read."""
+        for process in processes:
+            found = {stack.tid: stack for stack in taken.threads.get(process.pid, ())}
+            self._read[process.pid] = {
+                thread.tid: _Read(
+                    switches=switches(process.pid, thread.tid),
+                    where=_where(thread),
+                    stack=found[thread.tid],
+                )
+                for thread in process.threads
+                if thread.tid in found and thread.wait is not Wait.NOTHING
+            }
+
+    def _holds(self, pid: int, thread: ThreadSeen) -> bool:
+        read = self._read.get(pid, {}).get(thread.tid)
+        return (
+            read is not None and read.switches == thread.switches and read.where == _where(thread)
+        )
+
+
+def _where(thread: ThreadSeen) -> tuple[Wait, str, tuple[str, ...]]:
+    on = thread.blocked.on if thread.blocked else ""
+    return thread.wait, on, tuple(thread.frames or ())
+
+
+# Stacks that a Python process writes of itself, on a signal: the last resort, where tracing fails.
+#
+# Only for a process that is known to be hung, and only if all its threads run or are in calls that
+# go on after a handler (SA_RESTART): a signal ends others. It is sent only where ``inside/`` left a
+# file for the stacks and the kernel says that the signal is handled; faulthandler needs neither the
+# GIL nor the right to trace.
+
+
+def ask_for_stacks(pids: Sequence[int], pages: Path, *, within: timedelta) -> str:
+    """Return what these processes wrote of themselves, innermost frame first; "" if nothing."""
+    deadline = time.monotonic() + within.total_seconds()
+    files = {pid: pages / f"{pid}{wire.STACKS_SUFFIX}" for pid in pids}
+    before = {pid: _size(path) for pid, path in files.items() if path.is_file()}
+    asked = {pid: size for pid, size in before.items() if _ask(pid)}
+    written = {pid: _written(files[pid], size, deadline) for pid, size in asked.items()}
+    return "\n".join(f"process {pid}\n{text}" for pid, text in written.items() if text)
+
+
+def _written(path: Path, start: int, deadline: float) -> str:
+    seen = start
+    while time.monotonic() < deadline:
+        time.sleep(PAUSE)
+        now = _size(path)
+        if now == seen > start:
+            break
+        seen = now
+    with contextlib.suppress(OSError), open_regular(path, follow=False) as stream:
+        stream.seek(start)
+        return read_exactly(stream, LIMIT).decode("utf-8", "replace")
+    return ""
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except OSError:
+        return 0
+
+
+def _ask(pid: int) -> bool:
+    """Send the signal, if it is handled and no call fails for it."""
+    number = signal.SIGURG
+    with contextlib.suppress(OSError, ValueError, IndexError):
+        threads = procfs.numbers(f"{procfs.PROC}/{pid}/task")
+        if not all(_restarts(pid, tid, signalled=True) for tid in threads):
+            return False
+        handled = int(procfs.fields(f"{procfs.PROC}/{pid}/status").get("SigCgt", "0"), 16)
+        if handled >> (number - 1) & 1:
+            os.kill(pid, number)
+            return True
+    return False

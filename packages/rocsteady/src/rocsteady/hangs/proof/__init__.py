@@ -1,0 +1,1 @@
+"""What every thread waits for, and whether anything could end that wait."""

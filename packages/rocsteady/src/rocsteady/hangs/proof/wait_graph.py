@@ -1,0 +1,531 @@
+"""Who waits for whom in one snapshot: one walk, from the threads that train to all they depend on.
+
+Everything that is said about a hang comes from this walk: the verdict, the proof, the place and the
+culprit. Each rule names *all* threads that could end a wait, and every other way in which it could
+end. Where that is not known, there is a way out: a mistake here then costs time, never a healthy
+run. Three rules know better than the system call does, each for waits that PyTorch or Python itself
+makes: loops that repeat for ever, the loader's own queues, and the collectives of ranks, whose
+timeout is only a watchdog.
+"""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterable, Iterator, Mapping
+from typing import NamedTuple
+
+from msgspec.structs import replace
+
+from rocsteady.doctor.knowledge.waits import EndedBy
+from rocsteady.hangs.proof.stack_frames import (
+    KnownWaits,
+    below_users_code,
+    has_users_code,
+    in_collective,
+    in_python_lock,
+    is_of,
+    is_torchs,
+    place_of,
+)
+from rocsteady.hangs.proof.wait_set import Activity, Key, Member, WaitSet, WakeSource
+from rocsteady.hangs.values import (
+    GIL,
+    Blocked,
+    Heartbeat,
+    ProcessSeen,
+    Snapshot,
+    ThreadSeen,
+    Wait,
+    WayOut,
+    ranks_elsewhere,
+    trainers,
+)
+from rocsteady.wording import duration
+
+LOADER = "torch/utils/data/dataloader.py"
+WORKER = "torch/utils/data/_utils/worker.py"
+# What children run that end only with their parent: torch's own handler is there for their crash.
+SERVING = (
+    WORKER,
+    "multiprocessing/resource_tracker.py",
+    "multiprocess/resource_tracker.py",  # of datasets
+)
+PIN_MEMORY = "torch/utils/data/_utils/pin_memory.py"
+QUEUES = "multiprocessing/queues.py"
+# Seconds by which a timeout may differ from what the loop gives: it is read a moment later.
+SLACK = 0.5
+# Seconds. The timeouts of ranks are watchdogs of half an hour. One that fires within a minute is
+# worth waiting for: the script may handle it, and says more about the fault than we can.
+WATCHDOG = 60.0
+ALARMS = {14: "SIGALRM", 26: "SIGVTALRM", 27: "SIGPROF"}
+CHILD_ENDED = 17
+FAULTS = frozenset(
+    {4, 5, 6, 7, 8, 11, 31, 32, 33}
+)  # of the process itself, and the C library's own
+# No handler of these frees a thread: the ends that users and systems send, faults of the process
+# itself, the size of a terminal, the C library's own, and SIGURG, on which we ask for stacks.
+HARMLESS = FAULTS | {2, 15, 13, 25, 28, 23, CHILD_ENDED}
+# Two of these count for a thread that waits to be told of something: SIGTERM and SIGWINCH.
+TO_BE_TOLD = frozenset({15, 28})
+
+
+def wait_set(
+    snapshot: Snapshot,
+    heartbeats: tuple[Heartbeat, ...],
+    known: KnownWaits,
+    *,
+    apart: bool = False,
+) -> WaitSet:
+    """Return who waits for whom in one snapshot; ``apart``: as if other hosts had no ranks."""
+    return _Graph(snapshot, heartbeats, known, apart=apart).walked()
+
+
+class _Answer(NamedTuple):
+    """What was found out about one thread."""
+
+    activity: Activity
+    enders: Iterable[Key] = ()
+    until: float | None = None
+    expected: Iterable[Key] | None = None  # of the enders, those that are expected to; None: all
+
+
+class _Graph:
+    """One walk over one snapshot."""
+
+    def __init__(
+        self,
+        snapshot: Snapshot,
+        heartbeats: tuple[Heartbeat, ...],
+        known: KnownWaits,
+        *,
+        apart: bool,
+    ) -> None:
+        self._snapshot, self._known, self._apart = snapshot, known, apart
+        self._elsewhere = ranks_elsewhere(heartbeats)
+        self._world_known = any(beat.world for beat in heartbeats)
+        self._processes = {process.pid: process for process in snapshot.processes}
+        self._threads = {
+            (process.pid, thread.tid): (process, thread)
+            for process in snapshot.processes
+            for thread in process.threads
+        }
+        self._exits: list[WakeSource] = []
+        self._needs_process = False  # a wait would end with the process that is waited for
+        self._roots = self._training_threads(heartbeats)
+
+    def walked(self) -> WaitSet:
+        members: dict[Key, Member] = {}
+        expected: dict[Key, Iterable[Key]] = {}
+        waiting = list(self._roots)
+        while waiting:
+            key = waiting.pop(0)
+            if key not in members:
+                members[key], expected[key] = self._member(key)
+                waiting += members[key].enders
+        for pid in sorted({pid for pid, _ in members}):
+            self._timers(self._processes[pid])
+        for key in self._roots if self._apart else ():  # in a lock of torch's as well
+            if self._processes[key[0]].unanswered:
+                self._out(key, WayOut.NETWORK, "sends again what another host has not confirmed")
+        # Handlers only lengthen the limit of a closed set, so they matter only if it is closed.
+        handlers = tuple(self._handlers(members)) if not self._exits else ()
+        involved = _closure(self._roots, expected)
+        return WaitSet(
+            at=self._snapshot.at,
+            members=tuple(
+                member
+                if key in involved and not self._looks_in_on_training(key)
+                else replace(member, bystander=True)
+                for key, member in members.items()
+            ),
+            exits=tuple(self._exits),
+            handlers=handlers,
+        )
+
+    # Where the walk begins.
+
+    def _training_threads(self, heartbeats: tuple[Heartbeat, ...]) -> dict[Key, None]:
+        """Return the threads that train: as pages tell, else the main threads of Python programs.
+
+        A script whose own code is done has no training thread any more: its main thread, which
+        must exit, takes that place.
+        """
+        if not heartbeats:
+            return dict.fromkeys(self._topmost_pythons())
+        keys: dict[Key, None] = {}
+        for beat in trainers(heartbeats):
+            key, training = (
+                (beat.pid, beat.pid if beat.ended else beat.thread),
+                (beat.pid, beat.thread),
+            )
+            if training not in self._threads:
+                self._out(training, WayOut.UNKNOWN, "is training but was not seen")
+            if key in self._threads:
+                if self._threads[key][1].state == "Z":
+                    self._out(key, WayOut.UNKNOWN, "has ended, but its process has not")
+                else:
+                    keys[key] = None
+        return keys
+
+    def _topmost_pythons(self) -> Iterator[Key]:
+        able = {pid for pid, process in self._processes.items() if self._could_train(process)}
+        for pid in able:
+            parent, seen = self._processes[pid].parent, {pid}
+            while parent in self._processes and parent not in able and parent not in seen:
+                seen.add(parent)
+                parent = self._processes[parent].parent
+            main = self._threads.get((pid, pid))
+            if parent not in able and main and main[1].state != "Z":
+                yield pid, pid
+
+    def _could_train(self, process: ProcessSeen) -> bool:
+        main = self._threads.get((process.pid, process.pid))
+        return process.python and not (main and self._serves(main[1]))
+
+    # One thread.
+
+    def _member(self, key: Key) -> tuple[Member, Iterable[Key]]:
+        """Return a member, and who is expected to end its wait."""
+        process, thread = self._threads[key]
+        found = len(self._exits)
+        answer = self._answer(key, process, thread)
+        if answer.activity is not Activity.WAITS_INSIDE and len(self._exits) == found:
+            # What py-spy has just stopped says nothing of its wait; a debugger's is Wait.TRACED.
+            is_read = thread.state == "t" and thread.wait is Wait.UNKNOWN
+            way = WayOut.UNREAD if is_read else WayOut.UNKNOWN
+            self._out(key, way, f"waits for {thread.wait.value}")
+        member = Member(
+            process=process,
+            thread=thread,
+            trains=key in self._roots,
+            activity=answer.activity,
+            place=place_of(thread.frames),
+            enders=tuple(sorted(set(answer.enders))),
+            until=answer.until,
+            for_ranks=in_collective(thread, self._known),
+        )
+        return member, member.enders if answer.expected is None else answer.expected
+
+    def _answer(self, key: Key, process: ProcessSeen, thread: ThreadSeen) -> _Answer:  # noqa: PLR0911 - one a rule
+        """Apply the first rule that fits.
+
+        The order is from what needs no further question to what needs most. A stopped process goes
+        first: nothing else that is seen of it means anything. A device wait goes before "runs", for
+        ROCm spins in it. A missing stack goes before the system call, which by itself cannot tell a
+        deadlock from a collective or from torch's own loops.
+        """
+        leads = key in self._roots or thread.tid == process.pid
+        held = {other.wait for other in process.threads if not self._serves(other)}
+        if Wait.STOPPED in held:  # all its threads are: one that was read before is too by now
+            return _Answer(Activity.STOPPED)
+        if Wait.TRACED in held or (leads and self._known.person(thread.frames or ())):
+            return _Answer(Activity.DEBUGGED)
+        if self._known.device(thread.native or ()) is not None:
+            self._out(key, WayOut.DEVICE, "waits for the GPU")
+            return _Answer(Activity.WAITS_FOR_GPU)
+        if thread.wait is Wait.NOTHING:
+            self._out(key, WayOut.RUNS, "runs")
+            return _Answer(Activity.RUNS)
+        if leads and process.python and (thread.frames is None or not self._snapshot.stacks):
+            self._out(key, WayOut.UNREAD, "has no stack that could be read")
+            return _Answer(Activity.WAITS_OUTSIDE)
+        if thread.blocked is None:
+            return _Answer(Activity.WAITS_OUTSIDE)
+        if thread.wait in (Wait.LOCK, Wait.SLEEP, Wait.TREE) and in_collective(thread, self._known):
+            activity = Activity.WAITS_OUTSIDE if self._elsewhere else Activity.WAITS_INSIDE
+            return _Answer(activity, self._ranks(key, thread.blocked))
+        ended_by = self._loop(thread, thread.blocked)
+        if ended_by is not None:
+            return self._of_loop(key, ended_by, thread.blocked)
+        return self._of_call(key, thread.blocked)
+
+    def _loop(self, thread: ThreadSeen, blocked: Blocked) -> EndedBy | None:
+        """Recognise a wait that PyTorch or Python repeats for ever; return who ends it."""
+        if blocked.on == GIL:
+            return EndedBy.PROCESS
+        ended_by, period = self._known.loop(thread.frames or (), thread.native or ()) or (None, 0.0)
+        if ended_by is EndedBy.PROCESS and thread.wait is not Wait.LOCK:
+            return None  # the native stack is a little younger than the system call
+        return ended_by if _is_own(period, blocked) else None
+
+    def _out(self, key: Key, way: WayOut, what: str) -> None:
+        self._exits.append(WakeSource(pid=key[0], tid=key[1], way=way, what=what))
+
+    def _out_of(self, key: Key, blocked: Blocked) -> None:
+        if blocked.way_out is not None:
+            self._out(key, blocked.way_out, f"waits for {blocked.on}: {blocked.who}")
+
+    # Who could end a wait.
+
+    def _of_call(self, key: Key, blocked: Blocked) -> _Answer:
+        """Any thread of the processes that the call depends on could end it."""
+        process, thread = self._threads[key]
+        if blocked.left is not None:
+            self._out(key, WayOut.TIMEOUT, _gives_up(blocked))
+        self._out_of(key, blocked)
+        if thread.wait is Wait.SIGNAL and self._may_be_woken(process, thread):
+            self._out(key, WayOut.SIGNAL, "waits for a signal")
+        if thread.wait is Wait.LOCK and any(map(_is_feeder, thread.frames or ())):
+            # It has nothing to write. One that cannot write waits for those who read, as any other.
+            return _Answer(self._by_kind(key, blocked), set(self._putting(key[0])) - {key})
+        enders = self._all_of(key, blocked.pids)
+        expected = self._expected(key, blocked, enders)
+        if thread.wait in (Wait.TREE, Wait.CHILD):
+            # A thread beside it may end the process at the other end: a timer that kills a child.
+            self._needs_process = True
+            enders += self._all_of(key, {key[0]} - {*blocked.pids})
+        return _Answer(self._by_kind(key, blocked), enders, expected=expected)
+
+    def _may_be_woken(self, process: ProcessSeen, thread: ThreadSeen) -> bool:
+        """Whether a signal may come to a process that waits for any of them.
+
+        A script may wait for the ^C of a person, or for an alarm that ends it; a loader worker is
+        not the one to be sent one.
+        """
+        if any(is_of(frame, WORKER) for frame in thread.frames or ()):
+            return bool(self._usable_handlers(process, {process.pid}))
+        return True
+
+    def _expected(self, key: Key, blocked: Blocked, enders: Iterable[Key]) -> Iterable[Key]:
+        """Leave out threads that could end a wait, but that nobody expects to.
+
+        A process often holds both ends of its pipes, and all processes of a tree share the locks of
+        multiprocessing. The proof counts all their threads. But whoever reads from a worker waits
+        for the worker, and a worker in a shared lock is where a person should look: threads beside
+        them, such as a progress bar's, say nothing about how the work goes.
+        """
+        if blocked.holds_both:
+            return [other for other in enders if other[0] != key[0]]
+        if self._threads[key][1].wait is Wait.LOCK and key not in self._roots:
+            return [other for other in enders if other[0] == key[0]]
+        return enders
+
+    def _looks_in_on_training(self, key: Key) -> bool:
+        """Whether this main thread polls, while another thread of its process trains."""
+        thread = self._threads[key][1]
+        polls = thread.wait is Wait.SLEEP or (thread.blocked is not None and thread.blocked.left)
+        main = key[0] == key[1] and key not in self._roots
+        return main and bool(polls) and any(pid == key[0] for pid, _ in self._roots)
+
+    def _by_kind(self, key: Key, blocked: Blocked) -> Activity:
+        thread = self._threads[key][1]
+        if thread.wait is Wait.LOCK:
+            # Below a lock of native code there may be a collective that only native stacks show.
+            if self._elsewhere and not in_python_lock(thread):
+                self._out(key, WayOut.PROCESS, "may wait for ranks on other machines")
+                return Activity.WAITS_OUTSIDE
+            return Activity.WAITS_INSIDE
+        if thread.wait in (Wait.TREE, Wait.CHILD):
+            seen = blocked.pids and all(pid in self._processes for pid in blocked.pids)
+            return Activity.WAITS_INSIDE if seen else Activity.WAITS_OUTSIDE
+        return Activity.WAITS_INSIDE if thread.wait is Wait.SIGNAL else Activity.WAITS_OUTSIDE
+
+    def _putting(self, pid: int) -> Iterator[Key]:
+        """Yield who fills the loader's queues, whose own threads wait for that.
+
+        A queue of the user's own has such a thread too. It is found only as one of all threads of
+        its process, so that nobody is left out.
+        """
+        if (pid, pid) in self._threads:
+            yield pid, pid
+        yield from (key for key in self._roots if key[0] == pid)
+        yield from self._in_files(pid, LOADER, WORKER)
+
+    def _all_of(self, key: Key, pids: Iterable[int]) -> list[Key]:
+        found: list[Key] = []
+        for pid in pids:
+            process = self._processes.get(pid)
+            if process is None:
+                self._out(key, WayOut.UNKNOWN, f"depends on process {pid}, which was not seen")
+            else:
+                found += [other for other in self._able(key, process) if other != key]
+        return found
+
+    def _able(self, waiter: Key, process: ProcessSeen) -> Iterator[Key]:
+        """Yield the threads of a process that could end a wait: not those that only serve.
+
+        Unless it is their service that is waited for, or they run code of the user's.
+        """
+        served = self._serves(self._threads[waiter][1])
+        for thread in process.threads:
+            key = process.pid, thread.tid
+            left_out = self._serves(thread) and not has_users_code(thread.frames)
+            if thread.state != "Z" and (served or key in self._roots or not left_out):
+                yield key
+
+    def _serves(self, thread: ThreadSeen) -> bool:
+        return self._known.helper(thread.name, thread.frames or (), thread.native or ())
+
+    def _ranks(self, key: Key, blocked: Blocked) -> list[Key]:
+        """Return who could end a collective: every rank. Its timeout is a watchdog's."""
+        if self._elsewhere:
+            self._out(key, WayOut.PROCESS, "waits for ranks on other machines")
+        if blocked.left is not None and blocked.left < WATCHDOG:
+            self._out(key, WayOut.TIMEOUT, _gives_up(blocked))
+        if not blocked.on.startswith("socket"):  # at the other end of these are the ranks
+            self._out_of(key, blocked)
+        ranks = {*(pid for pid, _ in self._roots), *blocked.pids}
+        if not self._world_known:  # then any program here may be a rank, and others may be outside
+            ranks |= {each.pid for each in self._snapshot.processes if self._may_be_rank(each)}
+            if len(ranks) == 1:
+                self._out(key, WayOut.PROCESS, "waits for ranks that were not seen")
+        return self._all_of(key, ranks)
+
+    def _may_be_rank(self, process: ProcessSeen) -> bool:
+        return process.python and not any(self._in_files(process.pid, *SERVING))
+
+    def _of_loop(self, key: Key, ended_by: EndedBy, blocked: Blocked) -> _Answer:
+        """Look at the object that a loop of PyTorch or Python waits for, not at its timeout."""
+        self._out_of(key, blocked)
+        if ended_by is EndedBy.PROCESS:
+            return _Answer(self._by_kind(key, blocked), self._all_of(key, (key[0],)))
+        others = [pid for pid in blocked.pids if pid != key[0]]
+        if ended_by is EndedBy.ITERATOR:
+            found = [other for pid in others for other in self._iterating(key, pid)]
+        elif blocked.on.startswith("lock"):  # the queue of the thread that pins memory
+            found = [other for other in self._in_files(key[0], PIN_MEMORY) if other != key]
+        else:
+            found = [other for pid in others for other in self._delivering(key, pid)]
+        if not found:
+            self._out(key, WayOut.UNKNOWN, f"waits for {blocked.on}; its writer was not seen")
+            return _Answer(Activity.WAITS_OUTSIDE, self._all_of(key, blocked.pids))
+        remains = None if blocked.whole else blocked.left
+        until = None if remains is None else self._snapshot.at + remains
+        return _Answer(self._by_kind(key, blocked), found, until)
+
+    def _iterating(self, waiter: Key, pid: int) -> Iterator[Key]:
+        """Yield who gives work to workers: not other workers, which only inherited the pipe."""
+        process = self._processes.get(pid)
+        if process is None or any(self._in_files(pid, WORKER)):
+            return
+        yield from (key for key in self._roots if key[0] == pid)
+        yield from self._in_files(pid, LOADER, QUEUES)
+        if not any(key[0] == pid for key in self._roots):
+            yield from self._able(waiter, process)
+
+    def _delivering(self, waiter: Key, pid: int) -> Iterator[Key]:
+        """Yield who delivers batches: the main thread of a worker, and its queue's own thread.
+
+        A process that is not seen to be a worker may do so by any thread.
+        """
+        process = self._processes.get(pid)
+        if process and not any(self._in_files(pid, WORKER)):
+            yield from self._able(waiter, process)
+        elif (pid, pid) in self._threads:
+            yield pid, pid
+            yield from self._in_files(pid, QUEUES)
+
+    def _in_files(self, pid: int, *files: str) -> Iterator[Key]:
+        process = self._processes.get(pid)
+        for thread in process.threads if process else ():
+            if any(is_of(frame, *files) for frame in thread.frames or ()):
+                yield pid, thread.tid
+
+    # Timers and signals, which end waits of whole processes.
+
+    def _timers(self, process: ProcessSeen) -> None:
+        main = process.pid, process.pid
+        if process.handlers is None:
+            self._out(main, WayOut.UNKNOWN, "has signal handlers that could not be read")
+        for number in process.handlers or ():
+            if number in ALARMS:
+                self._out(main, WayOut.SIGNAL, f"has a handler for {ALARMS[number]}")
+        if process.timers:
+            self._out(main, WayOut.TIMER, f"has {process.timers} timers")
+
+    def _usable_handlers(self, process: ProcessSeen, members: set[int]) -> set[int]:
+        """Return the signals with a handler that somebody outside these processes might send."""
+        given = set(process.handlers or ()) - HARMLESS
+        children = {each.pid for each in self._snapshot.processes if each.parent == process.pid}
+        outside = [pid for pid in children - members if not any(self._in_files(pid, *SERVING))]
+        if CHILD_ENDED in (process.handlers or ()) and outside:
+            given.add(CHILD_ENDED)
+        return given
+
+    def _handlers(self, members: dict[Key, Member]) -> Iterator[str]:
+        """Yield handlers that somebody might use, but for threads in PyTorch's own code."""
+        pids = {pid for pid, _ in members}
+        for pid in sorted(pids):
+            process = self._processes[pid]
+            if not process.python:
+                yield f"process {pid} is {process.name}, whose own alarm could end it"
+            main = members.get((pid, pid))
+            if main and is_torchs(main.thread.frames):
+                continue
+            given = self._usable_handlers(process, pids)
+            if main and main.trains and _waits_for_news(main.thread):
+                given |= TO_BE_TOLD & set(process.handlers or ())
+            if given:
+                names = ", ".join(map(_signal_name, sorted(given)))
+                yield f"process {pid} has a handler for {names}"
+        for process in self._snapshot.processes if self._needs_process else ():
+            if process.pid not in pids and self._may_signal_later(process, pids):
+                yield f"process {process.pid} ({process.name}) sleeps, and may end another later"
+
+    def _may_signal_later(self, process: ProcessSeen, members: set[int]) -> bool:
+        """Whether a process beside the set only sleeps, as a watchdog does before it kills.
+
+        Those that started the members, such as a shell, wait for them.
+        """
+        main = self._threads.get((process.pid, process.pid))
+        if main is None or main[1].wait is not Wait.SLEEP or self._serves(main[1]):
+            return False
+        above: set[int] = set()
+        for pid in members:
+            while pid in self._processes and pid not in above:
+                above.add(pid)
+                pid = self._processes[pid].parent  # noqa: PLW2901 - up to the root
+        return process.pid not in above and not any(self._in_files(process.pid, *SERVING))
+
+
+def _closure(roots: Iterable[Key], following: Mapping[Key, Iterable[Key]]) -> set[Key]:
+    """Return all that can be come to from the roots."""
+    found: set[Key] = set()
+    waiting = list(roots)
+    while waiting:
+        key = waiting.pop()
+        if key not in found:
+            found.add(key)
+            waiting += following[key]
+    return found
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
+def _waits_for_news(thread: ThreadSeen) -> bool:
+    """Whether the user's code waits for an Event or a Condition, or in a loop of asyncio.
+
+    These are what the handler of a signal sets; a lock, a queue and a thread are not.
+    """
+    below = below_users_code(thread.frames)
+    event = [frame for frame in below if is_of(frame, "threading.py")]
+    waits = all(frame.partition(" (")[0].rpartition(".")[2] == "wait" for frame in event)
+    if event and len(event) == len(below) and waits:
+        return True
+    return (
+        bool(below)
+        and is_of(below[0], "selectors.py")
+        and any(is_of(frame, "asyncio/base_events.py") for frame in below)
+    )
+
+
+def _is_feeder(frame: str) -> bool:
+    return frame.partition(" (")[0].endswith("_feed") and is_of(frame, QUEUES)
+
+
+def _is_own(period: float, blocked: Blocked) -> bool:
+    """Whether a timeout is the loop's own; another one was given by the user."""
+    if blocked.left is None:
+        return True
+    return blocked.left <= period + SLACK and (not blocked.whole or blocked.left >= period - SLACK)
+
+
+def _gives_up(blocked: Blocked) -> str:
+    if blocked.on == "time" or not blocked.left:
+        return "sleeps"
+    return f"waits for {blocked.on} and gives up after {duration(blocked.left)}"

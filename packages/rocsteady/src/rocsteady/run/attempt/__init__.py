@@ -1,0 +1,1 @@
+"""One launch of the command, watched to its end."""

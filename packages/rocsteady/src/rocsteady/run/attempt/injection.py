@@ -1,0 +1,345 @@
+"""Lay out what goes into the training process, and where: on a tmpfs, for nobody else to read.
+
+A page on a disk would be written back by the kernel, and a beat could then wait for that disk.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import shutil
+import stat
+import struct
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import timedelta
+from functools import partial
+from importlib import resources
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rocsteady_train.inside import wire
+from rocsteady_train.untrusted_file import open_regular, read_regular
+
+from rocsteady import __version__
+from rocsteady.errors import RocsteadyError
+from rocsteady.hangs.heartbeat_pages import read_pages
+from rocsteady.hangs.looking.parallel import run_all
+from rocsteady.model import Value
+from rocsteady.system import procfs
+
+if TYPE_CHECKING:
+    from rocsteady.run.telling.announcer import (
+        Announcer,  # watch reads pages, and announces nothing
+    )
+
+PACKAGE = "_rocsteady_inside"
+PACKAGES = ("", "heartbeat")  # of inside/ that a training process needs
+RENDEZVOUS = ("torchrun.py", "kernel_faults.py")  # what torchrun needs, beside inside/
+SITECUSTOMIZE = "sitecustomize.py"
+PREFIX = "rocsteady-"
+OWNER_LIMIT = 4096  # bytes
+REMOVE_WITHIN = 0.3  # seconds
+OWNER = "owner"  # a file that names the supervisor, so that others can tell it from a dead one
+IN_MEMORY = ("tmpfs", "ramfs")
+SHARED_MEMORY = Path("/dev/shm")  # noqa: S108 - checked
+MOUNTS = Path("/proc/self/mounts")
+PRIVATE_FOLDER = 0o700
+PRIVATE_FILE = 0o600
+RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+
+
+class Injection(Value, frozen=True, kw_only=True):
+    """What was laid out for one attempt."""
+
+    site: Path  # to be first on PYTHONPATH
+    pages: Path
+
+    def environment(
+        self, existing: Mapping[str, str], *, run_id: str, supervisor: int
+    ) -> dict[str, str]:
+        """Give the variables to add for the training process."""
+        theirs = existing.get("PYTHONPATH")  # an empty entry would mean the working folder
+        return {
+            "PYTHONPATH": os.pathsep.join([str(self.site), theirs] if theirs else [str(self.site)]),
+            wire.PAGES: str(self.pages),
+            wire.RUN: run_id,
+            wire.SUPERVISOR: str(supervisor),
+        }
+
+
+def inject(run_id: str, environment: Mapping[str, str], owner: str) -> Injection:
+    """Lay out what one attempt needs, and leave nothing behind if that fails."""
+    folder = runtime_folder(run_id, environment)
+    try:
+        claim(folder, owner)
+        return lay_out(folder)
+    except (OSError, RocsteadyError):
+        remove(folder)
+        raise
+
+
+def lay_out(folder: Path) -> Injection:
+    """Copy ``inside/`` below ``folder`` and make the folder for pages; an old one is emptied."""
+    for name in ("site", "pages"):
+        if (folder / name).exists():
+            shutil.rmtree(folder / name)
+    injection = Injection(site=folder / "site", pages=folder / "pages")
+    package = injection.site / PACKAGE
+    for made in (injection.site, injection.pages):
+        made.mkdir(mode=PRIVATE_FOLDER)
+    inside = resources.files("rocsteady_train.inside")
+    _write(injection.site / SITECUSTOMIZE, (inside / SITECUSTOMIZE).read_bytes())
+    for name in PACKAGES:
+        (package / name).mkdir(mode=PRIVATE_FOLDER)
+        for source in (inside / name if name else inside).iterdir():
+            if source.name.endswith(".py") and source.name != SITECUSTOMIZE:
+                _write(package / name / source.name, source.read_bytes())
+    _offer_rendezvous(injection.site)
+    return injection
+
+
+def _offer_rendezvous(site: Path) -> None:
+    """Lay out the handler for torchrun, and the entry point by which torchrun finds it."""
+    for name in RENDEZVOUS:
+        source = resources.files("rocsteady_train.integrations") / name
+        _write(site / PACKAGE / name, source.read_bytes())
+    about = site / f"rocsteady-{__version__}.dist-info"
+    about.mkdir(mode=PRIVATE_FOLDER)
+    metadata = f"Metadata-Version: 2.1\nName: rocsteady\nVersion: {__version__}\n"
+    _write(about / "METADATA", metadata.encode())
+    entry = f"[torchrun.handlers]\nrocsteady = {PACKAGE}.torchrun:get\n"
+    _write(about / "entry_points.txt", entry.encode())
+
+
+def runtime_folder(
+    run_id: str,
+    environment: Mapping[str, str],
+    *,
+    shared_memory: Path = SHARED_MEMORY,
+    mounts: Path = MOUNTS,
+) -> Path:
+    """Make a folder in memory that only this user can enter, or find the one of this run."""
+    if RUN_ID.fullmatch(run_id) is None:
+        raise RocsteadyError(f"{run_id!r} is not a valid run name.")
+    name = f"{PREFIX}{run_id}"
+    runtime = Path(environment.get("XDG_RUNTIME_DIR", ""))
+    if (
+        runtime.is_absolute()
+        and runtime.is_dir()
+        and _is_own(runtime)
+        and _is_usable(runtime, mounts)
+    ):
+        return _private(runtime / name)
+    if _is_usable(shared_memory, mounts):
+        return _private(shared_memory / name)
+    raise RocsteadyError(
+        f"Neither XDG_RUNTIME_DIR nor {shared_memory} is a writable tmpfs, and heartbeats must not"
+        " wait for a disk."
+    )
+
+
+def find_pages(run_id: str, environment: Mapping[str, str]) -> Path | None:
+    """Return the pages of an attempt under way; None if they are not this user's, or not found."""
+    if RUN_ID.fullmatch(run_id) is None:
+        return None
+    for place in (Path(environment.get("XDG_RUNTIME_DIR", "")), SHARED_MEMORY):
+        folder = place / f"{PREFIX}{run_id}"
+        try:
+            if place.is_absolute() and not folder.is_symlink() and _is_own(folder):
+                return folder / "pages"
+        except OSError:
+            continue
+    return None
+
+
+def claim(folder: Path, owner: str) -> None:
+    """Write down which process made a folder."""
+    (folder / OWNER).unlink(missing_ok=True)
+    _write(folder / OWNER, owner.encode())
+
+
+def read_owner(folder: Path) -> str:
+    """Return which process made a folder."""
+    return read_regular(folder / OWNER, OWNER_LIMIT, follow=False).decode()
+
+
+def sweep(
+    environment: Mapping[str, str],
+    is_alive: Callable[[str], bool | None],
+    *,
+    shared_memory: Path = SHARED_MEMORY,
+) -> None:
+    """Remove what supervisors of this user left that were killed; memory is not free."""
+    for folder in _left_in(environment.get("XDG_RUNTIME_DIR", ""), shared_memory):
+        owner = _owner(folder)
+        if owner and is_alive(owner) is False:
+            _remove(folder)
+
+
+def remove(folder: Path) -> None:
+    """Remove the folder of an attempt, but for what takes too long: the next run sweeps that.
+
+    A script can fill it with any number of files, and the supervisor must end in time.
+    """
+    removing = threading.Thread(target=_remove, args=(folder,), daemon=True)
+    removing.start()
+    removing.join(REMOVE_WITHIN)
+
+
+def _remove(folder: Path) -> None:
+    """Remove the name of the owner last: without it nobody could remove the rest."""
+    for each in (folder / "pages", folder / "site", folder):
+        shutil.rmtree(each, ignore_errors=True)
+
+
+def _owner(folder: Path) -> str:
+    """Return who made a folder of ours; "" if it is not ours, or not claimed yet."""
+    try:
+        is_ours = not folder.is_symlink() and _is_own(folder)
+        return read_owner(folder) if is_ours else ""
+    except (OSError, UnicodeDecodeError):
+        return ""
+
+
+def _left_in(runtime: str, shared_memory: Path) -> Iterator[Path]:
+    for place in {Path(runtime), shared_memory}:
+        if place.is_absolute():
+            yield from place.glob(f"{PREFIX}*")
+
+
+def _private(folder: Path) -> Path:
+    try:
+        folder.mkdir(mode=PRIVATE_FOLDER)
+    except FileExistsError:
+        pass  # of an earlier attempt; what it is, is checked below
+    except OSError as error:
+        raise RocsteadyError(f"{folder} cannot be created: {error.strerror}.") from None
+    about = folder.lstat()
+    if not stat.S_ISDIR(about.st_mode) or not _is_own(folder):
+        raise RocsteadyError(f"{folder} is not a folder that you own; remove it.")
+    if stat.S_IMODE(about.st_mode) != PRIVATE_FOLDER:
+        raise RocsteadyError(f"{folder} is accessible to other users; remove it.")
+    return folder
+
+
+def _is_own(folder: Path) -> bool:
+    return folder.lstat().st_uid == os.getuid()
+
+
+def _is_usable(folder: Path, mounts: Path) -> bool:
+    """Return whether a folder is in memory and can be written to."""
+    if os.pathsep in str(folder) or not os.access(folder, os.W_OK | os.X_OK):
+        return False
+    kinds = {Path("/"): ""}
+    for line in mounts.read_text(encoding="utf-8", errors="surrogateescape").splitlines():
+        _device, place, kind, *_ = line.split(" ")
+        kinds[Path(re.sub(r"\\([0-7]{3})", lambda found: chr(int(found[1], 8)), place))] = kind
+    inside = folder.resolve()
+    nearest = next(place for place in (inside, *inside.parents) if place in kinds)
+    return kinds[nearest] in IN_MEMORY
+
+
+def _write(path: Path, content: bytes) -> None:
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0)
+    descriptor = os.open(path, flags | getattr(os, "O_BINARY", 0), PRIVATE_FILE)
+    with os.fdopen(descriptor, "wb") as stream:
+        stream.write(content)
+
+
+# Tells a person where our part did not get into the training, so that its steps are not seen.
+#
+# ``python -I``, ``-E`` and ``-S`` keep it out, and so does a script that replaces PYTHONPATH.
+
+PYTHON_NAME = re.compile(r"(python|pypy)[0-9.]*(\.exe)?")
+# Flags, then perhaps one that takes the rest of the word, or the next one.
+PYTHON_OPTION = re.compile(r"-(?=[a-zA-Z])([A-VYZa-bd-ln-z]*)([cmWX]?)(.*)", re.DOTALL)
+TORCH_POLL_INTERVAL = 30.0  # seconds between looks for torch without a page
+MAPS_WITHIN = timedelta(seconds=1)
+TORCH_LIBRARY = b"libtorch"  # begins the names of its libraries
+
+
+class HeartbeatCheck:
+    """Looks for it in one attempt, and says it once."""
+
+    def __init__(self, announcer: Announcer, *, pages: bool, began: float) -> None:
+        self._announcer = announcer
+        self._due: float | None = (
+            began + TORCH_POLL_INTERVAL if pages else None
+        )  # None: nothing more to say
+
+    def starts(self, command: Sequence[str]) -> None:
+        """Announce it before the start, if the command itself shows it."""
+        option = option_against_hooks(command)
+        if option and self._due is not None:
+            self._say(f"{Path(command[0]).name} {option} prevents rocsteady's hooks from loading")
+
+    def poll(self, tree: Callable[[], Sequence[int]], now: float, *, beats: bool) -> None:
+        """Look now and then for a process that has torch, as long as none has a page."""
+        if self._due is None or now < self._due:
+            return
+        self._due = now + TORCH_POLL_INTERVAL
+        if not beats:
+            found = run_all({pid: partial(_has_torch, pid) for pid in tree()}, within=MAPS_WITHIN)
+            pid = next((pid for pid, has in found.results.items() if has), None)
+            if pid is not None:
+                why = "python -I, -E or -S, or a PYTHONPATH that was replaced"
+                self._say(
+                    f"process {pid} uses torch, but rocsteady's hooks were not loaded ({why})"
+                )
+
+    def _say(self, what: str) -> None:
+        self._due = None
+        self._announcer.say(f"{what}: steps cannot be observed.")
+
+
+def option_against_hooks(command: Sequence[str]) -> str:
+    """Give the option of this Python by which it would not run our part; "" if there is none."""
+    words = iter(command)
+    if not PYTHON_NAME.fullmatch(Path(next(words, "")).name):
+        return ""
+    for word in words:
+        option = PYTHON_OPTION.fullmatch(word)
+        if option is None:  # the script
+            return ""
+        flags, ends, rest = option.groups()
+        for flag in flags:
+            if flag in "IES":
+                return f"-{flag}"
+        if ends in ("c", "m"):  # what follows is the program and its arguments
+            return ""
+        if ends and not rest:
+            next(words, "")
+    return ""
+
+
+def _has_torch(pid: int) -> bool:
+    try:
+        return TORCH_LIBRARY in procfs.read(f"{procfs.PROC}/{pid}/maps", procfs.LARGE)
+    except OSError:
+        return False
+
+
+_SAVE_WORD = struct.Struct("=Q")
+_SAVE_OFFSET = wire.W_SAVE * _SAVE_WORD.size
+
+
+def ask_to_save(pages: Path) -> None:
+    """Let the word grow by which a process that trains knows that a save is wanted.
+
+    Before its first step there is nothing to save. Several ranks agree among themselves on when.
+    """
+    for beat in read_pages(pages):
+        if beat.step:
+            with contextlib.suppress(OSError):  # it has just ended, say
+                _increment_save_word(pages / f"{beat.pid}{wire.SUFFIX}")
+
+
+def _increment_save_word(page: Path) -> None:
+    with open_regular(page, follow=False, writable=True) as stream:
+        if os.fstat(stream.fileno()).st_size == wire.SIZE:
+            stream.seek(_SAVE_OFFSET)
+            (asked,) = _SAVE_WORD.unpack(stream.read(_SAVE_WORD.size))
+            stream.seek(_SAVE_OFFSET)
+            stream.write(_SAVE_WORD.pack((asked + 1) % (1 << 64)))

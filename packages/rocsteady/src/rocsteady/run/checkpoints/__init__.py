@@ -1,0 +1,1 @@
+"""From where an attempt goes on."""

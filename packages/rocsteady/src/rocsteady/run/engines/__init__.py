@@ -1,0 +1,1 @@
+"""Who starts the processes of an attempt."""

@@ -1,0 +1,161 @@
+"""The processes of an attempt, whoever started them. The plain engine starts one command."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Protocol
+
+from rocsteady_train.inside.launcher import ONE_HOST, options
+
+from rocsteady.run.checkpoints.resume import Launch
+from rocsteady.system.child import Child, start_child
+from rocsteady.system.child_end import Exit, Interrupts, Stopping, StopResult, TerminalUse
+from rocsteady.system.logfile import LogRules
+
+
+class AttemptProcesses(Protocol):
+    """The processes of one attempt: a command that was started, or a generation of ranks."""
+
+    pid: int
+    interrupts: Interrupts
+
+    @property
+    def mid_line(self) -> bool:
+        """Whether what was last shown on stderr did not end its line."""
+
+    def wait(self, timeout: float | None = None) -> Exit | None:
+        """Wait for the end, at most so many seconds."""
+
+    def tree(self) -> tuple[int, ...]:
+        """Give every living process."""
+
+    def stop(
+        self,
+        stopping: Stopping,
+        first: signal.Signals | None = signal.SIGTERM,
+    ) -> StopResult:
+        """End all of them, mildly first."""
+
+    def left_running(self) -> dict[int, str]:
+        """Name what the command left running."""
+
+    def pass_on(self, number: signal.Signals) -> None:
+        """Send a signal on."""
+
+    def at_prompt(self) -> bool:
+        """Return whether somebody waits for keys."""
+
+    def suspend(self) -> None:
+        """Stop them and ourselves, as ^Z does."""
+
+    def pause(self) -> None:
+        """Stop them, and not ourselves."""
+
+    def end_pause(self) -> None:
+        """Continue what was paused."""
+
+    def is_stopped(self) -> bool:
+        """Return whether the command itself is stopped by a signal."""
+
+    def detach_terminal(self) -> None:
+        """Go on without our terminal."""
+
+    def tell(self, line: str) -> None:
+        """Show one line of our own on stderr."""
+
+    def close(self) -> None:
+        """End what is left, and let go."""
+
+
+class Engine(Protocol):
+    """Brings the processes of an attempt into being."""
+
+    def __call__(  # noqa: PLR0913 - all are keyword arguments
+        self,
+        launch: Launch,
+        *,
+        environment: Mapping[str, str],
+        folder: Path,
+        run_id: str,
+        log: Path,
+        on_output: Callable[[bytes], None],
+        terminal: TerminalUse,
+        log_rules: LogRules,
+    ) -> AttemptProcesses:
+        """Start them."""
+
+
+LAUNCHERS = ("torchrun", "torch.distributed.run")
+RESTARTS, HOSTS = "PET_MAX_RESTARTS", "PET_NNODES"  # torchrun's variables for its options
+
+
+def chosen_rendezvous(command: Sequence[str]) -> str:
+    """Return the rendezvous that the user chose for torchrun; "" if that is left to rocsteady."""
+    if not _launcher(command):
+        return ""
+    return options(command).get("rdzv_backend", "")
+
+
+def without_own_restarts(command: tuple[str, ...], hosts: str = "1") -> tuple[str, ...]:
+    """Return a command whose torchrun, on one host, leaves it to rocsteady to restart ranks.
+
+    It would restart after any failure, also after an error in the script.
+    """
+    first = _launcher(command)
+    own = command[first : _script(command, first)]
+    if not first or options(own).get("nnodes", hosts) not in ONE_HOST:
+        return command
+    places = [at for at, word in enumerate(own) if _is_restarts(word)]
+    if not places:
+        return command
+    after = places[0] + (1 if "=" in own[places[0]] else 2)
+    ours = (*own[: places[0]], "--max-restarts=0", *own[after:])
+    return *command[:first], *ours, *command[first + len(own) :]
+
+
+def _is_restarts(word: str) -> bool:
+    return word.partition("=")[0].replace("_", "-") == "--max-restarts"
+
+
+def _launcher(command: Sequence[str]) -> int:
+    """Return where the arguments of a torchrun begin; 0 if it is none."""
+    places = (at for at, word in enumerate(command[:3], 1) if word.endswith(LAUNCHERS))
+    return next(places, 0)
+
+
+def _script(command: Sequence[str], first: int) -> int:
+    """Return where the script of a torchrun begins, or what names it."""
+    ends = ("-m", "--module", "--no-python", "--no_python")
+    places = (
+        at for at, word in enumerate(command[first:], first) if word.endswith(".py") or word in ends
+    )
+    return next(places, len(command))
+
+
+def start_command(  # noqa: PLR0913 - all are keyword arguments
+    launch: Launch,
+    *,
+    environment: Mapping[str, str],
+    folder: Path,
+    run_id: str,
+    log: Path,
+    on_output: Callable[[bytes], None],
+    terminal: TerminalUse,
+    log_rules: LogRules,
+) -> Child:
+    """Start the command; of torchrun, only the restarts are rocsteady's."""
+    variables = {**environment, **launch.environment}
+    if _launcher(launch.command) and variables.get(HOSTS, "1") in ONE_HOST:
+        variables.pop(RESTARTS, None)
+    return start_child(
+        without_own_restarts(launch.command, variables.get(HOSTS, "1")),
+        environment=variables,
+        folder=folder,
+        run_id=run_id,
+        log=log,
+        on_output=on_output,
+        terminal=terminal,
+        log_rules=log_rules,
+    )

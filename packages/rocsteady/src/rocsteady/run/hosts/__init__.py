@@ -1,0 +1,1 @@
+"""What several hosts of one job tell each other."""

@@ -1,0 +1,167 @@
+"""This host's part in finding out that a job hangs on all of its hosts.
+
+A verdict of this host is conditional: its ranks are stuck if those of the others are. It is told
+to the leader as this host's part. When all hosts have told one, the leader asks each to prove it
+once more. What was stuck both before and after the question was stuck at that moment, on every
+host; so no clocks are compared, and nobody is left who could end a wait. A host that cannot repeat
+its proof because nothing could be read tries again at once; only one whose ranks moved takes its
+part back. ``hangs.verdict.job_verdict`` judges the parts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from rocsteady.hangs.judgment.verdict import (
+    HostPart,
+    Part,
+    Patience,
+    Verdict,
+    alone,
+    host_part,
+    job_blame,
+    job_verdict,
+)
+from rocsteady.hangs.values import Heartbeat
+from rocsteady.model import Blame, RunState
+from rocsteady.run.engines.torchrun import AgentLink
+from rocsteady.run.hosts.blamed_nodes import node_name
+from rocsteady.run.telling.announcer import Announcer
+from rocsteady.wording import duration
+
+KINDS = ("confirm", "hosts", "hangs", "lost")  # of messages
+SAY_AFTER = 60.0  # seconds that this host is stuck and others are not known to be
+MAX_NAMED = 8  # hosts
+
+
+class JobHang:
+    """Whether this host's verdict is one for the whole job; with one host, it is."""
+
+    def __init__(self, hosts: AgentLink | None, announcer: Announcer, patience: Patience) -> None:
+        self._hosts, self._announcer, self._patience = hosts, announcer, patience
+        self._part: Part | None = None  # that was told
+        self._told_at = 0.0  # seconds without progress, when that was
+        self._asked: int | None = None  # the question to which the proof is to be repeated
+        self._said = False
+        self.blame: Blame | None = None  # of all ranks of the job, where this host decides
+        self.settled = False  # it was proven on all hosts: nothing can move any more
+
+    def seen(self, heartbeats: tuple[Heartbeat, ...]) -> tuple[Heartbeat, ...]:
+        """Return the heartbeats by which this host is judged."""
+        return heartbeats if self._hosts is None else alone(heartbeats)
+
+    def is_proven(
+        self,
+        verdict: Verdict,
+        heartbeats: tuple[Heartbeat, ...],
+        confirmed: Callable[[], bool | None],
+    ) -> bool:
+        """Return whether the job hangs.
+
+        ``confirmed`` proves once more that this host does; None: nothing could be read.
+        """
+        if self._hosts is None:
+            return verdict.condition is RunState.HUNG
+        mine = host_part(heartbeats, verdict)
+        if mine is None:
+            self._withdraw()
+            return False
+        named = msgspec.structs.replace(mine, node=node_name())
+        if self._part is not mine.part:
+            self._part, self._told_at = mine.part, verdict.quiet
+            self._hosts.tell(part=msgspec.to_builtins(named))
+        for message in self._taken(*KINDS):
+            if "lost" in message and self._part is not Part.ABSTAINS:
+                return self._lost(message["lost"])
+            if "hangs" in message or ("hosts" in message and self._decides(message)):
+                self.settled = True
+                return True
+            if "confirm" in message:
+                self._asked = int(message["confirm"])
+        if self._asked is not None and self._part is Part.PROVEN:
+            self._answer(mine, self._asked, confirmed())
+        return self._is_over(verdict)
+
+    def _answer(self, mine: HostPart, asked: int, confirmed: bool | None) -> None:  # noqa: FBT001 - None: not read
+        """Repeat the proof, or take this host's part back; what was not read is tried again."""
+        if confirmed and self._hosts is not None:
+            self._hosts.tell(part=msgspec.to_builtins(mine))  # by now more may have been read
+            self._hosts.tell(confirmed=asked)
+            self._asked = None
+        elif confirmed is False:
+            self._withdraw()
+
+    def judged(self, verdict: Verdict) -> Verdict:
+        """Return a verdict with what all ranks of the job tell, where this host knows it."""
+        if self.blame is None:
+            return verdict
+        return msgspec.structs.replace(verdict, blame=self.blame, apart=False)
+
+    def _decides(self, message: dict[str, Any]) -> bool:
+        """Decide for all hosts, where this one leads and all have told their parts."""
+        parts = [msgspec.convert(each, HostPart) for each in message["hosts"]]
+        judged = job_verdict(
+            parts, hosts=message["of"], asked=message["asked"], still=message["still"]
+        )
+        if judged.hangs:
+            self.blame = job_blame(parts)
+            self._name(judged.abstained)
+        if judged.hangs and self._hosts is not None:
+            self._hosts.tell(hangs=True)
+            if advice := self._hosts.blamed_nodes.count(parts, job_blame(parts)):
+                self._announcer.say(f"{advice}.")
+        return judged.hangs
+
+    def _name(self, abstained: tuple[HostPart, ...]) -> None:
+        """Name the hosts that could not prove their part."""
+        late = "did not repeat its proof in time"
+        named = [f"host {each.host} ({each.why or late})" for each in abstained[:MAX_NAMED]]
+        more = len(abstained) - MAX_NAMED
+        if named:
+            rest = f" and {more} more" if more > 0 else ""
+            self._announcer.say(
+                f"{', '.join(named)}{rest} could not prove that their ranks are stuck. None of"
+                " their ranks moves, and the proof of the other hosts is enough."
+            )
+
+    def _lost(self, hosts: list[int]) -> bool:
+        """Give up on hosts that give no sign of life, and for which the ranks here wait."""
+        names = ", ".join(map(str, hosts))
+        self._announcer.say(
+            f"{'host' if len(hosts) == 1 else 'hosts'} {names} did not respond for minutes, and"
+            " ranks on this host are waiting for ranks there. Restarting."
+        )
+        self.settled = self._part is Part.UNREACHABLE  # which no snapshot can prove
+        return True
+
+    def _is_over(self, verdict: Verdict) -> bool:
+        """Return whether this host has waited for the others as long as anything may last."""
+        if self._part is None:
+            return False
+        waited = verdict.quiet - self._told_at
+        if not self._said and waited >= SAY_AFTER:
+            self._said = True
+            self._announcer.say(
+                f"the ranks of this host have waited for other hosts for {duration(waited)}. Those"
+                " hosts have not reported that they are stuck too, so rocsteady only observes."
+            )
+        longest = self._patience.hang_after or self._patience.works_after
+        return self._part is Part.PROVEN and verdict.quiet >= longest.total_seconds()
+
+    def _withdraw(self) -> None:
+        if self._part is not None and self._hosts is not None:
+            self._part, self._asked, self._said = None, None, False
+            self._hosts.tell(part=None)
+            self._taken(*KINDS)
+
+    def _taken(self, *kinds: str) -> list[dict[str, Any]]:
+        """Take messages of these kinds from those that nobody has taken."""
+        if self._hosts is None:
+            return []
+        found = [each for each in self._hosts.messages if any(kind in each for kind in kinds)]
+        for each in found:
+            self._hosts.messages.remove(each)
+        return found

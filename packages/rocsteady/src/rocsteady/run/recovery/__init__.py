@@ -1,0 +1,1 @@
+"""What comes next after an attempt, and when."""

@@ -1,0 +1,1 @@
+"""Who is told what a run does: the terminal, the journal, notifications, metrics."""

@@ -1,0 +1,168 @@
+"""What a run tells the person who started it: one value for each event, in words on the screen.
+
+``screens/run_lines.py`` writes them; the journal keeps the kind of each beside its words.
+"""
+
+from __future__ import annotations
+
+from rocsteady.doctor.knowledge.values import Fix
+from rocsteady.hangs.judgment.verdict import Verdict
+from rocsteady.model import FailureKind, RunEvent, RunState, Value
+from rocsteady.run.checkpoints.resume_detection import ResumeMethod
+
+
+class Event(Value, frozen=True, kw_only=True):
+    """Something that happened in a run."""
+
+    @property
+    def kind(self) -> RunEvent:
+        """What it is about."""
+        return RunEvent.NOTE
+
+
+class Note(Event, frozen=True, kw_only=True):
+    """Whatever has no state."""
+
+    text: str
+
+
+class Faults(Event, frozen=True, kw_only=True):
+    """Failures are injected into this run on purpose."""
+
+    variable: str  # that asks for them
+
+    @property
+    def kind(self) -> RunEvent:
+        return RunEvent.FAULTS
+
+
+class Started(Event, frozen=True, kw_only=True):
+    name: str
+    command: tuple[str, ...]
+    again: bool = False  # a run that was left is continued
+    settings: str = ""  # that differ from the script's own
+    observe: bool = False
+    method: ResumeMethod | None = None  # None: the job file says how it resumes
+
+    @property
+    def kind(self) -> RunEvent:
+        return RunEvent.STARTED
+
+
+class Quiet(Event, frozen=True, kw_only=True):
+    """Nothing was heard of the run for long: it is starting, slow, stopped, or hung."""
+
+    verdict: Verdict
+    step: int | None = None
+    again: bool = False  # hung where it hung before
+    observe: bool = False
+
+    @property
+    def kind(self) -> RunEvent:
+        if self.verdict.condition is RunState.HUNG:
+            return RunEvent.HUNG
+        if self.verdict.condition is RunState.STOPPED:
+            return RunEvent.STOPPED
+        return RunEvent.STARTING if self.verdict.starting else RunEvent.SLOW
+
+
+class Moving(Event, frozen=True, kw_only=True):
+    """It goes on after it was slow."""
+
+    step: int | None
+    after: float  # seconds
+
+    @property
+    def kind(self) -> RunEvent:
+        return RunEvent.MOVING
+
+
+class Crashed(Event, frozen=True, kw_only=True):
+    what: str  # "KeyError: 'val_loss'", or what the failure is called
+    failure: str = FailureKind.UNKNOWN
+    place: str = ""  # "train.py:12 in step"
+    step: int | None = None
+    rank: int | None = None  # of several, that failed first
+    own: bool = False  # the script's own error or exit, which is not retried
+    lower: tuple[tuple[str, int], ...] = ()  # arguments by which it would need less memory
+
+    @property
+    def kind(self) -> RunEvent:
+        intended = (FailureKind.SCRIPT_EXIT, FailureKind.INTERRUPTED)
+        return RunEvent.EXITED if self.failure in intended else RunEvent.CRASHED
+
+
+class Waiting(Event, frozen=True, kw_only=True):
+    """For what can clear up by itself."""
+
+    trouble: str
+    advice: str = ""
+    next_try: float | None = None  # seconds; None: when it has cleared up
+    limit: float | None = None  # seconds, after which it gives up
+
+    @property
+    def kind(self) -> RunEvent:
+        return RunEvent.WAITING
+
+
+class Resumed(Event, frozen=True, kw_only=True):
+    """The next try has begun."""
+
+    at: str = ""  # "step 200"; "": not known
+    checkpoint: str = ""  # "": it begins without one of ours
+    by_itself: bool = False  # the script finds its own
+    changes: str = ""  # "num_workers=0"; "": none
+    option: str = ""  # of the plan, that it goes on with
+    in_vain: str = ""  # the workaround that did not help, and is undone
+
+    @property
+    def kind(self) -> RunEvent:
+        return RunEvent.RESUMED if self.checkpoint else RunEvent.RETRYING
+
+
+class Stopped(Event, frozen=True, kw_only=True):
+    """By the user."""
+
+    seconds: float
+    step: int | None = None
+    code: int | None = None  # the script's own
+    resume: str = ""  # what to type
+    resumes: bool = True  # from a checkpoint
+
+    @property
+    def kind(self) -> RunEvent:
+        return RunEvent.STOPPED
+
+
+class GaveUp(Event, frozen=True, kw_only=True):
+    seconds: float
+    why: str
+    place: str = ""  # of the user's own, at which it hung
+    change: str = ""  # what to change there
+    fix: Fix | None = None  # what else to do
+    no_resume: tuple[str, ...] = ()  # the command, where only a way to resume is missing
+    all_cut_off: bool = False  # or where only a whole checkpoint is missing
+    then: str = ""  # what to type once that is done
+    report: str = ""
+
+    @property
+    def kind(self) -> RunEvent:
+        return RunEvent.GAVE_UP
+
+
+class Done(Event, frozen=True, kw_only=True):
+    seconds: float
+    steps: int | None = None
+    exact: bool = True  # the number of steps
+    hangs: int = 0
+    crashes: int = 0
+    lost: float = 0.0  # seconds, to both
+    deadline: str = ""  # how it was met
+    place: str = ""  # of the user's own, at which it hung
+    keep: str = ""  # what to type to start with the workaround
+    report: str = ""  # what to type to read what happened
+    share: str = ""  # what to type to share that it hung and went on
+
+    @property
+    def kind(self) -> RunEvent:
+        return RunEvent.DONE

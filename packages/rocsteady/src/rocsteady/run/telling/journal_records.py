@@ -1,0 +1,179 @@
+"""What a run writes into the journal, and what the machine remembers of it."""
+
+from __future__ import annotations
+
+import time
+
+import msgspec
+
+from rocsteady.hangs.judgment import phase_history
+from rocsteady.model import Failure, Outcome, Strategy
+from rocsteady.run.attempt.attempt_end import AttemptEnd
+from rocsteady.run.recovery.recovery import Decision
+from rocsteady.run.stopwatch import Stopwatch
+from rocsteady.run.telling.announcer import Announcer
+from rocsteady.store.identity import machine_fingerprint
+from rocsteady.store.journal import Journal
+from rocsteady.store.machine_history import Memory
+from rocsteady.store.values import (
+    AttemptRecord,
+    DecisionRecord,
+    Incident,
+    NamedFailure,
+    Run,
+    StaysRecord,
+)
+
+DEVICE_WAIT, LOCKED_WAIT = "(device wait)", "(locked wait)"  # kept like phases
+LASTS = 3.0  # seconds that a disk may be busy
+
+
+class JournalWatch:
+    """Says once, and at the end, that a run is not recorded any more."""
+
+    def __init__(self, journal: Journal, announcer: Announcer) -> None:
+        self._journal, self._announcer = journal, announcer
+        self._since: float | None = None
+        self._why = ""
+
+    def look(self) -> None:
+        """Report trouble that lasts."""
+        now, why = time.monotonic(), self._journal.trouble
+        self._since = (self._since or now) if why else None
+        if why and not self._why and now - (self._since or now) >= LASTS:
+            self._why = why
+            self._announcer.say(
+                f"the journal cannot be written ({why}): {self._journal.place.database}. The run"
+                " goes on, without a record."
+            )
+
+    def at_end(self) -> None:
+        """Report again what the run has no record of."""
+        why = self._journal.trouble or (self._why if self._journal.losses.dropped else "")
+        if why:
+            self._announcer.say(
+                f"part of this run was not recorded: the journal could not be written ({why})."
+            )
+
+
+class JournalRecords:
+    """The journal of one run."""
+
+    def __init__(
+        self,
+        run: Run,
+        script: str,
+        journal: Journal,
+        memory: Memory | None,
+        *,
+        incidents: int = 0,
+    ) -> None:
+        self.incidents = incidents  # so far, also before a supervisor was killed
+        self._run = run
+        self._script = script
+        self._journal = journal
+        self._memory = memory
+        self._since = Stopwatch()  # the last attempt
+
+    def begin(self, number: int, strategy: Strategy) -> AttemptRecord:
+        """Write down that an attempt starts."""
+        row = AttemptRecord(
+            run=self._run.id,
+            number=number,
+            strategy=strategy,
+            boot_id=self._journal.here.boot_id,
+            started=time.time(),
+        )
+        self._journal.record(row)
+        self._since = Stopwatch()
+        return row
+
+    def not_started(self, row: AttemptRecord) -> None:
+        """Write down that it could not be started."""
+        self._journal.record(
+            msgspec.structs.replace(
+                row, ended=row.started + self._since.seconds, outcome=Outcome.NOT_STARTED
+            )
+        )
+
+    def end(self, row: AttemptRecord, end: AttemptEnd) -> None:
+        """Write down how it ended, what was found, and what was learnt."""
+        self._journal.record(
+            msgspec.structs.replace(
+                row,
+                ended=row.started + self._since.seconds,
+                exit_code=end.exit.code if end.exit else None,
+                signal=end.exit.signal if end.exit else None,
+                outcome=end.outcome,
+                first_step=end.first_step,
+                last_step=end.last_step,
+            )
+        )
+        if end.found is not None:
+            self.incidents += 1
+            verdict = end.found.verdict
+            self._journal.record(
+                Incident(
+                    run=self._run.id,
+                    attempt=row.number,
+                    number=self.incidents,
+                    verdict=verdict.condition,
+                    why=verdict.why,
+                    place=verdict.place,
+                    quiet=verdict.quiet,
+                    evidence=end.found.evidence.folder,
+                    at=time.time(),
+                    blame=end.found.blame,
+                )
+            )
+        self._learn(end.learned)
+
+    def failed(self, number: int, failure: Failure, evidence: str) -> None:
+        """Write down why it ended."""
+        self._journal.record(
+            NamedFailure(
+                run=self._run.id,
+                attempt=number,
+                failure=failure,
+                evidence=evidence,
+                at=time.time(),
+            )
+        )
+
+    def decided(self, number: int, decision: Decision) -> None:
+        """Write down what comes next, and why."""
+        self._journal.record(
+            DecisionRecord(
+                run=self._run.id,
+                attempt=number,
+                what=decision.remedy or decision.next.value,
+                why=decision.why,
+                at=time.time(),
+            )
+        )
+
+    def learned(self) -> phase_history.PhaseHistory | None:
+        """Return what earlier runs of this script on this machine showed."""
+        stored = self._memory.learned(self._script, machine_fingerprint()) if self._memory else None
+        if stored is None:
+            return None
+        phases = {
+            name: phase_history.Stays(longest=stays.longest, histogram=stays.histogram)
+            for name, stays in stored.phases.items()
+        }
+        return phase_history.PhaseHistory(
+            device_wait=phases.pop(DEVICE_WAIT, phase_history.Stays()).longest,
+            locked_wait=phases.pop(LOCKED_WAIT, phase_history.Stays()).longest,
+            phases=phases,
+        )
+
+    def _learn(self, learned: phase_history.PhaseHistory) -> None:
+        if self._memory is None or not learned.phases:
+            return
+        phases = {
+            name: StaysRecord(count=stays.count, longest=stays.longest, histogram=stays.histogram)
+            for name, stays in learned.phases.items()
+        }
+        waits = {DEVICE_WAIT: learned.device_wait, LOCKED_WAIT: learned.locked_wait}
+        phases |= {name: StaysRecord(count=1, longest=wait) for name, wait in waits.items() if wait}
+        self._memory.learn(self._script, machine_fingerprint(), phases)

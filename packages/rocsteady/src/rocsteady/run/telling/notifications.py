@@ -1,0 +1,316 @@
+"""Tells people who do not look at a run of its incidents, a missed deadline and its end.
+
+A command, a webhook and mail each run in a process of their own, started by a thread: a run never
+waits for them. Each failure is reported once.
+"""
+
+from __future__ import annotations
+
+import os
+import queue
+import shutil
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+from email.message import EmailMessage
+from pathlib import Path
+
+import msgspec
+
+from rocsteady.model import Failure, Next, RunOutcome, Value
+from rocsteady.run.job.address import host_of
+from rocsteady.run.job.job_file import user_configuration
+from rocsteady.run.job.notify import Notify, NotifyEvent, WebhookKind, kind_of
+from rocsteady.run.job.values import Job
+from rocsteady.run.recovery.recovery import Decision
+from rocsteady.run.stopwatch import Stopwatch
+from rocsteady.run.telling.announcer import Announcer
+from rocsteady.store.redaction import redactor_here
+from rocsteady.store.values import Run
+from rocsteady.system import webhook_post as sender
+from rocsteady.system.bounded_call import Answer, AnswerKind, ask
+from rocsteady.wording import duration
+
+DISCORD_LIMIT, TEXT_LIMIT = 1900, 3000  # characters
+
+
+class Notice(Value, frozen=True, kw_only=True):
+    """One thing to be told once."""
+
+    event: NotifyEvent
+    cause: str  # of two notices with the same cause, the second is not sent
+    run: str
+    title: str  # one line
+    text: str
+    at: float
+
+    @property
+    def variables(self) -> dict[str, str]:
+        """The variables that a command is given."""
+        return {
+            "ROCSTEADY_EVENT": self.event.value,
+            "ROCSTEADY_RUN_NAME": self.run,
+            "ROCSTEADY_TITLE": self.title,
+            "ROCSTEADY_TEXT": self.text,
+        }
+
+
+class WebhookPost(Value, frozen=True, kw_only=True):
+    """What is sent to a webhook."""
+
+    url: str
+    headers: dict[str, str]
+    body: str
+
+
+def webhook_post(notice: Notice, url: str, kind: WebhookKind) -> WebhookPost:
+    """Lay a notice out for a webhook; nothing in it can call people by name or to a channel."""
+    text = f"{notice.title}\n{notice.text}"[:TEXT_LIMIT]
+    if kind is WebhookKind.NTFY:
+        title = notice.title.encode("ascii", "replace").decode()
+        headers = {"Content-Type": "text/plain; charset=utf-8", "Title": title}
+        return WebhookPost(url=url, headers=headers, body=notice.text[:TEXT_LIMIT])
+    content: dict[str, object]
+    if kind is WebhookKind.SLACK:
+        safe = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+        content = {"text": safe}
+    elif kind is WebhookKind.DISCORD:
+        content = {"content": text[:DISCORD_LIMIT], "allowed_mentions": {"parse": []}}
+    else:
+        content = {"version": 1, **msgspec.to_builtins(notice)}
+    body = msgspec.json.encode(content).decode()
+    return WebhookPost(url=url, headers={"Content-Type": "application/json"}, body=body)
+
+
+def mail_text(notice: Notice, to: str) -> bytes:
+    """Lay a notice out as a mail."""
+    message = EmailMessage()
+    message["To"] = to
+    message["Subject"] = notice.title
+    message["Auto-Submitted"] = "auto-generated"
+    message.set_content(notice.text)
+    return message.as_bytes()
+
+
+WITHIN = timedelta(seconds=20)  # for one way
+MAIL_PATH = os.pathsep.join(("/usr/sbin", "/usr/lib", "/sbin"))
+SHOWN = 200  # characters of what a program complained of
+
+
+@dataclass(frozen=True, kw_only=True)
+class Channel:
+    """One way to tell people."""
+
+    name: str  # that may be shown
+    send: Callable[[Notice], str]  # returns why it failed; "" if it did not
+    on: tuple[NotifyEvent, ...] = tuple(NotifyEvent)
+
+
+@dataclass(frozen=True, kw_only=True)
+class NotifySource:
+    """Where ways to tell people are written down."""
+
+    notify: Notify
+    folder: Path  # from which its command is found
+
+
+def notify_sources(job: Job | None, folder: Path) -> tuple[NotifySource, ...]:
+    """Return what the user's configuration says, and what the job file in ``folder`` says."""
+    own = user_configuration().notify
+    found = [NotifySource(notify=own, folder=Path.home())] if own else []
+    if job is not None and job.notify is not None:
+        found.append(NotifySource(notify=job.notify, folder=folder))
+    return tuple(found)
+
+
+def channels(sources: Sequence[NotifySource]) -> tuple[Channel, ...]:
+    """Return the ways that are wanted; one that two sources name counts once."""
+    found: dict[object, Channel] = {}
+    for source in sources:
+        for key, channel in _channels_of(source):
+            found.setdefault(key, channel)
+    return tuple(found.values())
+
+
+def _channels_of(source: NotifySource) -> Iterator[tuple[object, Channel]]:
+    notify, on = source.notify, source.notify.on
+    if notify.command:
+        name = f"command {Path(notify.command[0]).name}"
+        send = lambda notice: _to_command(notice, notify.command, source.folder)  # noqa: E731 - short
+        yield notify.command, Channel(name=name, send=send, on=on)
+    if notify.webhook:
+        name = f"webhook at {host_of(notify.webhook)} ({kind_of(notify).value})"
+        yield notify.webhook, Channel(name=name, send=lambda n: _to_webhook(n, notify), on=on)
+    if notify.mail:
+        yield notify.mail, Channel(name="mail", send=lambda n: _to_mail(n, notify.mail), on=on)
+
+
+@dataclass
+class Notifier:
+    """Sends each notice once by all ways. Nobody waits for it but ``close``."""
+
+    channels: tuple[Channel, ...]
+    _causes: set[str] = field(default_factory=set)
+    _failed: set[str] = field(default_factory=set)
+    _waiting: queue.Queue[tuple[Notice, Callable[[str], None]] | None] = field(
+        default_factory=queue.Queue
+    )
+    _thread: threading.Thread | None = None
+
+    def send(self, notice: Notice, report: Callable[[str], None]) -> None:
+        """Send a notice, unless its cause is known; ``report`` is told of the first failure."""
+        if notice.cause in self._causes or not self.channels:
+            return
+        self._causes.add(notice.cause)
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._work, daemon=True, name="rocsteady-notify")
+            self._thread.start()
+        self._waiting.put((notice, report))
+
+    def close(self, within: timedelta = WITHIN) -> None:
+        """Let what is waiting be sent, for no longer than promised."""
+        if self._thread is not None:
+            self._waiting.put(None)
+            self._thread.join(within.total_seconds())
+
+    def _work(self) -> None:
+        while (item := self._waiting.get()) is not None:
+            notice, report = item
+            for channel in self.channels:
+                if notice.event not in channel.on:
+                    continue
+                why = attempt(channel, notice)
+                if why and channel.name not in self._failed:
+                    self._failed.add(channel.name)
+                    report(f"notification not sent by {channel.name}: {why}.")
+
+
+def attempt(channel: Channel, notice: Notice) -> str:
+    """Send a notice, redacted; return why that failed, or ""."""
+    try:
+        return channel.send(redacted(notice))
+    except Exception as error:  # noqa: BLE001 - it costs one notice, never the run
+        return f"{type(error).__name__}"
+
+
+def redacted(notice: Notice) -> Notice:
+    """Hide secrets and the names of this machine: a notice may leave it.
+
+    The title begins with the run, whose name by itself marks no secret: ``secret-x: failed``.
+    """
+    hide = redactor_here().text
+    before, name, rest = notice.title.partition(notice.run)
+    return msgspec.structs.replace(
+        notice,
+        run=hide(notice.run),
+        title=hide(before) + hide(name) + hide(rest),
+        text=hide(notice.text),
+    )
+
+
+def sample_notice() -> Notice:
+    """Return what a test sends."""
+    return Notice(
+        event=NotifyEvent.END,
+        cause="test",
+        run="test",
+        title="rocsteady: test notification",
+        text="If you can read this, notifications arrive.",
+        at=time.time(),
+    )
+
+
+def _to_command(notice: Notice, command: Sequence[str], folder: Path) -> str:
+    environment = {**os.environ, **notice.variables}
+    answer = ask(
+        command, within=WITHIN, environment=environment, folder=str(folder), complaints=True
+    )
+    return _why(answer)
+
+
+def _to_webhook(notice: Notice, notify: Notify) -> str:
+    post = webhook_post(notice, notify.webhook, kind_of(notify))
+    command = [sys.executable, "-I", "-S", str(Path(sender.__file__))]
+    return _why(ask(command, within=WITHIN, given=msgspec.json.encode(post)))
+
+
+def _to_mail(notice: Notice, to: str) -> str:
+    program = shutil.which("sendmail") or shutil.which("sendmail", path=MAIL_PATH)
+    if program is None:
+        return "sendmail is not installed"
+    command = [program, "-i", "-t"]
+    return _why(ask(command, within=WITHIN, given=mail_text(notice, to), complaints=True))
+
+
+def _why(answer: Answer) -> str:
+    """Return why a program did not do it; "" if it did."""
+    if answer.outcome is not AnswerKind.ANSWERED:
+        return str(answer.outcome.value)
+    if answer.exit_code == 0:
+        return ""
+    said: str = redactor_here().text(" ".join(answer.text.split())[:SHOWN])
+    return said or f"exit code {answer.exit_code}"
+
+
+UNCHANGED = ("", "retry")  # the same again
+
+
+class RunNotices:
+    """Makes the notices of one run. Without a sender there are none."""
+
+    def __init__(self, run: Run, announcer: Announcer, sender: Notifier | None) -> None:
+        self._run, self._announcer, self._sender = run, announcer, sender
+        self._since = Stopwatch()
+        self._why = ""  # the last decision
+
+    def failed(self, failure: Failure | None, decision: Decision, ranks: str = "") -> None:
+        """Notify of an incident, once for each kind; the one that ends the run comes with the end.
+
+        ``ranks`` is a clause about the ranks that hold up the others.
+        """
+        lines = failure.traceback.strip().splitlines() if failure else []
+        self._why = ". ".join([decision.why.rstrip("."), *lines[-1:]])
+        if failure is None or decision.next is Next.END:
+            return
+        change = "" if decision.remedy in UNCHANGED else f" with {decision.remedy}"
+        self._send(
+            NotifyEvent.INCIDENT,
+            failure.kind,
+            f"{self._run.name}: {failure.title}",
+            f"{ranks[:1].upper()}{ranks[1:]}{'. ' * bool(ranks)}rocsteady restarts the run{change}."
+            f" {decision.why}",
+        )
+
+    def will_be_late(self, text: str) -> None:
+        """Notify that the deadline will be missed."""
+        self._send(NotifyEvent.DEADLINE, "", f"{self._run.name} will miss its deadline", text)
+
+    def ended(self, outcome: RunOutcome) -> None:
+        """Notify of the end, unless the user stopped the run, and wait until that is sent."""
+        if outcome is RunOutcome.STOPPED:
+            return
+        took = duration(self._since.seconds)
+        if outcome is RunOutcome.DONE:
+            self._send(NotifyEvent.END, "", f"{self._run.name} is done", f"Finished in {took}.")
+        else:
+            why = f": {self._why}" if self._why else ""
+            text = f"Ended after {took}{why}. To see more: rocsteady report {self._run.name}"
+            self._send(NotifyEvent.END, "", f"{self._run.name}: {outcome.value}", text)
+        if self._sender is not None:
+            self._sender.close()
+
+    def _send(self, event: NotifyEvent, cause: str, title: str, text: str) -> None:
+        if self._sender is None:
+            return
+        notice = Notice(
+            event=event,
+            cause=f"{event.value} {cause}".rstrip(),
+            run=self._run.name,
+            title=f"rocsteady: {title}",
+            text=" ".join(text.split()),
+            at=time.time(),
+        )
+        self._sender.send(notice, self._announcer.say)
