@@ -1,22 +1,26 @@
-"""The checkout depends on the three packages below packages/, wherever it lies."""
+"""What is installed from a checkout needs its two other packages, wherever it lies."""
 
 from __future__ import annotations
 
+import tomllib
 from pathlib import Path
 
 from hatchling.metadata.plugin.interface import MetadataHookInterface
 
 # Folders have no hyphen: pip takes the last part of "rocsteady-train" for a version, keeps what it
 # built there, and installs that again after the files have changed.
-PACKAGES = ("rocsteady", "rocsteady_train", "rocsteady_knowledge")
+SIBLINGS = {"rocsteady-train": "rocsteady_train", "rocsteady-knowledge": "rocsteady_knowledge"}
 
 
 class CheckoutMetadata(MetadataHookInterface):
-    """Names each package by its folder, as an installer wants it: an absolute address."""
+    """Names each of ours by its folder, as an installer wants it: an absolute address."""
 
     def update(self, metadata: dict[str, object]) -> None:
         """Add the dependencies."""
-        folder = Path(self.root) / "packages"
+        packages = Path(self.root) / "packages"
+        published = tomllib.loads((packages / "rocsteady/pyproject.toml").read_text("utf-8"))
         metadata["dependencies"] = [
-            f"{name.replace('_', '-')} @ {(folder / name).as_uri()}" for name in PACKAGES
-        ]
+            each
+            for each in published["project"]["dependencies"]
+            if not each.startswith(tuple(SIBLINGS))
+        ] + [f"{name} @ {(packages / folder).as_uri()}" for name, folder in SIBLINGS.items()]

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from datetime import date
 from functools import cache
@@ -105,6 +107,18 @@ def torch_python() -> str:
     python = os.environ.get(TORCH_PYTHON)
     if not python:
         pytest.fail(f"{TORCH_PYTHON} names no interpreter with torch: use nox -s full")
+    return python
+
+
+@pytest.fixture(scope="session")
+def clean_python(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Return an interpreter with rocsteady, as pip installs the checkout, and what that needs."""
+    folder = tmp_path_factory.mktemp("clean")
+    subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True)
+    python = str(folder / "bin" / "python")
+    pip = (python, "-m", "pip", "--disable-pip-version-check", "--quiet")
+    checkout = str(Path(__file__).parents[1])
+    subprocess.run([*pip, "install", checkout], check=True, capture_output=True)
     return python
 
 

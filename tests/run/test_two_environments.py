@@ -15,7 +15,6 @@ if sys.platform == "win32":
 from side_by_side import SideBySide
 
 pytestmark = pytest.mark.slow
-CHECKOUT = Path(__file__).parents[2]
 OURS = ("rocsteady", "click", "msgspec", "platformdirs", "psutil", "rich", "tomli")
 NAMES = (*OURS, "_rocsteady_inside", "sitecustomize")
 FINDS = "import importlib.util, json, sys; print(json.dumps([n for n in sys.argv[1:] if "
@@ -45,17 +44,6 @@ def finds(python: str, *names: str) -> list[str]:
         [python, "-I", "-c", FINDS, *names], check=True, capture_output=True, text=True
     )
     return list(json.loads(told.stdout))
-
-
-@pytest.fixture(scope="module")
-def clean_python(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """Return an interpreter with rocsteady, as pip installs it, and what that needs."""
-    folder = tmp_path_factory.mktemp("clean")
-    subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True)
-    python = str(folder / "bin" / "python")
-    install = [python, "-m", "pip", "install", "-qq", "--disable-pip-version-check", str(CHECKOUT)]
-    subprocess.run(install, check=True, capture_output=True)
-    return python
 
 
 @pytest.mark.ci

@@ -9,6 +9,7 @@ import base64
 import csv
 import hashlib
 import io
+import re
 import zipfile
 from collections.abc import Iterator
 from importlib.metadata import distribution
@@ -18,6 +19,7 @@ from pathlib import Path
 FOLDER = "rocsteady-wheels"  # below the project
 PACKAGES = ("rocsteady", "rocsteady-train", "rocsteady-knowledge")
 KEPT = ("METADATA", "entry_points.txt")  # of what an installer was told
+PLACE = re.compile(r"(?m)(?<=[a-z]) @ file:.*$")  # where a checkout has it: it is elsewhere there
 WHEEL = "Wheel-Version: 1.0\nGenerator: rocsteady\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
 
 
@@ -32,7 +34,7 @@ def _wheel(name: str) -> tuple[str, bytes]:
     files = dict(_files(name.replace("-", "_")))
     for kept in KEPT:
         if text := installed.read_text(kept):
-            files[f"{stem}.dist-info/{kept}"] = text.encode()
+            files[f"{stem}.dist-info/{kept}"] = PLACE.sub("", text).encode()
     files[f"{stem}.dist-info/WHEEL"] = WHEEL.encode()
     record = io.StringIO()
     lines = csv.writer(record, lineterminator="\n")
