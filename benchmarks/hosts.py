@@ -161,8 +161,7 @@ class Job:
         ranks = range(host * RANKS, (host + 1) * RANKS)
         records = tuple(
             RankRecord(rank=rank, pid=4000 + rank, step=1000, phase="backward",
-                       place="train.py:88 main", waits_for=WaitsFor.RANKS,
-                       collectives=2000, collective="all_reduce")
+                       place="train.py:88 main", waits_for=WaitsFor.RANKS)
             for rank in ranks
         )  # fmt: skip
         world = RANKS * self.hosts

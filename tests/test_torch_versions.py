@@ -1,4 +1,4 @@
-"""Real runs with other versions of torch: heartbeat, loader, hang, resume, torchrun, recorder.
+"""Real runs with other versions of torch: heartbeat, loader, hang, resume, torchrun.
 
 ROCSTEADY_TEST_OTHER_TORCH names their interpreters, separated like those of PATH; without it, the
 one of ROCSTEADY_TEST_TORCH_PYTHON is used. docs/reference/torch-versions.md says what was seen.
@@ -15,8 +15,6 @@ from importlib.metadata import distribution
 from pathlib import Path
 
 import pytest
-
-from rocsteady.run.attempt.flight_recorder import ask_flight_recorders, environment_of
 
 if sys.platform == "win32":
     pytest.skip("runs are of POSIX; Windows is unconfirmed", allow_module_level=True)
@@ -104,21 +102,6 @@ LOOP = """
     weights = torch.cat([each.flatten() for each in model.parameters()]).detach()
     print(loop.steps, hashlib.sha256(weights.numpy().tobytes()).hexdigest())
 """
-RECORDED = """
-    import os, sys, torch
-    import torch.distributed as dist
-    import torch._C._distributed_c10d as c10d
-    dist.init_process_group("gloo", init_method="tcp://127.0.0.1:0", rank=0, world_size=1)
-    for _ in range(3): dist.all_reduce(torch.ones(2))
-    if hasattr(c10d, "_dump_fr_trace_file"):
-        c10d._dump_fr_trace_file(0)
-    else:  # before, only a process group of NCCL writes files
-        path = os.path.expanduser("~/.cache/torch/comm_lib_trace_rank_0")
-        os.makedirs(os.path.dirname(path), exist_ok=True)
-        open(path, "wb").write(c10d._dump_fr_trace())
-    print("written", flush=True)
-    sys.stdin.read()
-"""
 
 
 @pytest.fixture(params=OTHERS.split(os.pathsep))
@@ -192,27 +175,3 @@ def test_loop_goes_on_to_the_same_bits(python: str, tmp_path: Path) -> None:
     assert killed.returncode == -9, killed.stderr
     assert resumed.stdout == alone.stdout != "", resumed.stderr
     assert "resuming from step" in resumed.stderr
-
-
-def test_a_dump_of_the_flight_recorder_is_read_from_where_it_lies(
-    project: Project, python: str
-) -> None:
-    environment = {"PATH": os.environ["PATH"], "HOME": str(project.home), "RANK": "0"}
-    environment["TORCH_FR_BUFFER_SIZE"] = "2000"  # before 2.11 it is off
-    with subprocess.Popen(
-        [python, project.script(RECORDED)],
-        env=environment,
-        cwd=project.folder,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    ) as rank:
-        try:
-            assert rank.stdout is not None
-            assert "written\n" in rank.stdout  # torch 2.8 says something before it
-            assert environment_of(rank.pid)["HOME"] == str(project.home)
-            found = ask_flight_recorders({0: rank.pid}, since=0.0, within=5.0)
-        finally:
-            rank.kill()
-
-    assert found[0]["0"].number >= 3, found

@@ -34,7 +34,6 @@ MAY = {
     "cli/report.py": "a page that it has just written, in a browser",
     "report/pages.py": "files that come with rocsteady",
     "cli/explain.py": "a pipe that the shell has opened: /dev/fd/N",
-    "run/attempt/flight_recorder.py": "a pipe that a rank has made, without blocking",
     "run/attempt/injection.py": "files that come with rocsteady, files of the kernel, new files",
     "probe/processes.py": "files that come with rocsteady",
     "plan/exports/wheels.py": "files of the installation itself",

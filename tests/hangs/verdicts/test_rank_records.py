@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rocsteady.doctor.knowledge.waits import load_waits
-from rocsteady.hangs.judgment.blame import CollectiveCount, blame, rank_records
+from rocsteady.hangs.judgment.blame import blame, rank_records
 from rocsteady.hangs.values import Heartbeat, ProcessSeen, Snapshot, ThreadSeen, Wait
 from rocsteady.model import RankRecord, WaitsFor
 
@@ -87,14 +87,13 @@ def test_a_rank_whose_script_is_done_is_not_forgotten() -> None:
     ]
 
 
-def test_collectives_and_gpus_are_put_beside_what_was_seen() -> None:
+def test_gpus_are_put_beside_what_was_seen() -> None:
     seen = Snapshot(at=5.0, processes=(process(7, Wait.DEVICE, MAIN),), stacks=True)
     (one,) = rank_records(
         seen,
         [beat(3, 7, base=100)],
         KNOWN,
         gpus={7: "0000:c3:00"},
-        launched={3: CollectiveCount(57, "all_reduce")},
     )
 
     assert one == RankRecord(
@@ -105,6 +104,4 @@ def test_collectives_and_gpus_are_put_beside_what_was_seen() -> None:
         phase="backward",
         place="train.py:40 main",
         waits_for=WaitsFor.GPU,
-        collectives=57,
-        collective="all_reduce",
     )

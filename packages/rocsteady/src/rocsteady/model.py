@@ -288,9 +288,7 @@ class Sign(Enum):
 
     SILENT = "silent"  # nothing was heard of them
     WAIT = "wait"  # they do not wait for the others, and others wait
-    COLLECTIVES = "collectives"  # they have launched fewer
     STEP = "step"  # they are behind
-    COLLECTIVE = "collective"  # they are in another one
     PLACE = "place"  # they wait at another line
     PHASE = "phase"
     NONE = "none"  # no rank stands out
@@ -307,8 +305,6 @@ class RankRecord(Value, frozen=True, kw_only=True):
     phase: str = ""
     place: str = ""  # "train.py:88 main"
     waits_for: WaitsFor = WaitsFor.UNKNOWN
-    collectives: int | None = None  # launched so far; None: not known
-    collective: str = ""  # the last one: "all_reduce"
     heard: bool = True  # False: neither the rank nor its host has answered
 
 

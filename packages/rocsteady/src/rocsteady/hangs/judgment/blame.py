@@ -1,16 +1,15 @@
 """Which rank holds up the others, judged by what each of them does at the same moment.
 
-In a collective hang every rank waits. The ranks are grouped by what they wait for, by how many
-collectives they have launched, by step, by place and by phase, in this order. The first three have
-a direction: the others wait for those that do something else or are behind, even if those are half
-of them. The rest only show who differs, so that the smaller part must be less than half.
+In a collective hang every rank waits. The ranks are grouped by what they wait for, by step, by
+place and by phase, in this order. The first two have a direction: the others wait for those that do
+something else or are behind, even if those are half of them. The rest only show who differs, so
+that the smaller part must be less than half.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Mapping
-from typing import NamedTuple
 
 from msgspec.structs import replace
 
@@ -61,7 +60,7 @@ def _judged(records: Iterable[RankRecord]) -> Blame:
     known = sorted(records, key=lambda record: record.rank)
     if len(known) < 2:  # noqa: PLR2004 - one has nobody to be compared with
         return _nobody(known, "there is only one rank")
-    for judge in (_by_silence, _by_wait, _by_collectives, _by_step, *_DIFFERENCES):
+    for judge in (_by_silence, _by_wait, _by_step, *_DIFFERENCES):
         found = judge(known)
         if found is not None:
             return found
@@ -98,29 +97,16 @@ def _by_wait(known: list[RankRecord]) -> Blame | None:
     return _named(Sign.WAIT, known, busy, f"{one}{at}{waiting} it", f"{many}{at}{waiting} them")
 
 
-def _by_collectives(known: list[RankRecord]) -> Blame | None:
-    """Find those that have launched fewer collectives than the others."""
-    counts = [each.collectives for each in known if each.collectives is not None]
-    if len(counts) < len(known):
-        return None
-    return _behind(Sign.COLLECTIVES, known, counts, "launched {} collectives")
-
-
 def _by_step(known: list[RankRecord]) -> Blame | None:
-    return _behind(Sign.STEP, known, [each.step for each in known], "reached step {}")
-
-
-def _behind(sign: Sign, known: list[RankRecord], counts: list[int], did: str) -> Blame | None:
-    """Name those with the lowest count, unless most have it: then nobody waits for the rest."""
-    lowest = min(counts)
-    behind = [each for each, count in zip(known, counts, strict=True) if count == lowest]
+    """Name those in the lowest step, unless most are in it: then nobody waits for the rest."""
+    lowest = min(each.step for each in known)
+    behind = [each for each in known if each.step == lowest]
     if len(behind) * 2 > len(known):
         return None
-    others = Counter(count for count in counts if count != lowest).most_common(1)[0]
-    rest = f", and {plural(others[1], 'rank')} {did.format(f'{others[0]:,}')}"
-    clause = did.format(f"only {lowest:,}" if sign is Sign.COLLECTIVES else f"{lowest:,}")
-    at = _at(behind)
-    return _named(sign, known, behind, f"{clause}{at}{rest}", f"{clause}{at}{rest}")
+    step, number = Counter(each.step for each in known if each.step != lowest).most_common(1)[0]
+    rest = f", and {plural(number, 'rank')} reached step {step:,}"
+    clause = f"reached step {lowest:,}{_at(behind)}{rest}"
+    return _named(Sign.STEP, known, behind, clause, clause)
 
 
 def _by_difference(
@@ -147,7 +133,6 @@ def _by_difference(
 
 
 _DIFFERENCES = (
-    _by_difference(Sign.COLLECTIVE, lambda each: each.collective, "called"),
     _by_difference(Sign.PLACE, lambda each: each.place, "stopped at"),
     _by_difference(Sign.PHASE, lambda each: each.phase, "stopped in phase"),
 )
@@ -220,22 +205,14 @@ def _all_have(known: list[RankRecord], of: Callable[[RankRecord], Hashable]) -> 
 # What each rank of this machine does, from its heartbeat and one snapshot.
 
 
-class CollectiveCount(NamedTuple):
-    """How many collectives a rank has launched, and which was the last."""
-
-    number: int
-    last: str
-
-
 def rank_records(
     snapshot: Snapshot,
     heartbeats: Iterable[Heartbeat],
     known: KnownWaits,
     *,
     gpus: Mapping[int, str] | None = None,
-    launched: Mapping[int, CollectiveCount] | None = None,
 ) -> tuple[RankRecord, ...]:
-    """Return a record for each rank; ``gpus`` are by process, ``launched`` by rank."""
+    """Return a record for each rank; ``gpus`` are by process."""
     threads = {
         (process.pid, thread.tid): thread
         for process in snapshot.processes
@@ -249,7 +226,6 @@ def rank_records(
     records = []
     for beat in _one_a_rank(tuple(heartbeats)):
         thread = threads.get((beat.pid, beat.thread))
-        did = (launched or {}).get(beat.rank or 0)
         waits = WaitsFor.STOPPED if beat.pid in stopped else _waits_for(beat, thread, known)
         records.append(
             RankRecord(
@@ -260,8 +236,6 @@ def rank_records(
                 phase=beat.phase,
                 place=place_of(thread.frames) if thread and thread.frames else "",
                 waits_for=waits,
-                collectives=did.number if did else None,
-                collective=did.last if did else "",
             )
         )
     return tuple(records)

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import timedelta
 from pathlib import Path
 
 import msgspec
 
 from rocsteady.doctor.knowledge.waits import WaitKnowledge
-from rocsteady.hangs.judgment.blame import CollectiveCount, blame, rank_records
+from rocsteady.hangs.judgment.blame import blame, rank_records
 from rocsteady.hangs.judgment.verdict import Verdict
 from rocsteady.hangs.looking.collect import Collected, collect
 from rocsteady.hangs.looking.process_tree import gpus_of
@@ -19,19 +18,7 @@ from rocsteady.hangs.looking.stacks import NativeStacks
 from rocsteady.hangs.values import Heartbeat, world_size
 from rocsteady.model import Blame, Sign
 from rocsteady.run.attempt.attempt_end import HangEvidence
-from rocsteady.run.attempt.flight_recorder import (
-    ask_flight_recorders,
-    comparable,
-    environment_of,
-)
-from rocsteady.run.attempt.ras_service import (
-    ADDRESS,
-    ask_ras,
-    launched,
-    uses_collectives_library,
-)
 from rocsteady.run.context import AttemptContext, Services
-from rocsteady.store.redaction import hide_secrets
 from rocsteady.system.atomic_file import write_whole
 
 
@@ -71,7 +58,7 @@ def hang_evidence(  # noqa: PLR0913 - all are keyword arguments
         evidence = Collected(
             folder="", attempt=attempt, seconds=0.0, files=(), missing={"all": why}
         )
-    by_evidence = blame_by_evidence(evidence, heartbeats, services.waits, began=since)
+    by_evidence = blame_by_evidence(evidence, heartbeats, services.waits)
     blame = blame or more_telling(by_evidence, verdict.blame)
     return HangEvidence(verdict=verdict, evidence=evidence, blame=blame)
 
@@ -85,7 +72,6 @@ def more_telling(by_evidence: Blame | None, before: Blame | None) -> Blame | Non
     return (before or by_evidence) if names_none else by_evidence
 
 
-COLLECTIVES_WITHIN = 2.0  # seconds, for flight recorders and again for the RAS service
 RANKS_VERSION = 1  # of ranks.json
 
 
@@ -96,55 +82,20 @@ def suspects_first(pids: tuple[int, ...], found: Blame | None) -> tuple[int, ...
 
 
 def blame_by_evidence(
-    evidence: Collected, heartbeats: Sequence[Heartbeat], known: WaitKnowledge, *, began: float
+    evidence: Collected, heartbeats: Sequence[Heartbeat], known: WaitKnowledge
 ) -> Blame | None:
     """Compare the ranks once more, by the snapshot that has native frames, and write that down.
 
-    None: there are no two ranks to compare. ``began`` is of the attempt, by the monotonic clock.
+    None: there are no two ranks to compare.
     """
     snapshot, folder = evidence.snapshot, Path(evidence.folder)
     first = rank_records(snapshot, heartbeats, known) if snapshot else ()
     if snapshot is None or len(first) < 2:  # noqa: PLR2004 - to compare
         return None
-    suspects = {record.rank for record in blame(first).ranks}
-    ordered = sorted(first, key=lambda record: record.rank not in suspects)
-    pids = {record.rank: record.pid for record in ordered if record.pid is not None}
-    world = world_size(heartbeats)
-    records = rank_records(
-        snapshot,
-        heartbeats,
-        known,
-        gpus={pid: gpus_of(pid) for pid in pids.values()},
-        launched=_launched(folder, pids, world, began),
-    )
-    found = blame(records, world)
+    gpus = {record.pid: gpus_of(record.pid) for record in first if record.pid is not None}
+    records = rank_records(snapshot, heartbeats, known, gpus=gpus)
+    found = blame(records, world_size(heartbeats))
     content = msgspec.json.encode({"version": RANKS_VERSION, "blame": found, "ranks": records})
     with contextlib.suppress(OSError):
         write_whole(folder / "ranks.json", msgspec.json.format(content, indent=1) + b"\n")
     return found
-
-
-def _launched(
-    folder: Path, pids: Mapping[int, int], world: int, began: float
-) -> dict[int, CollectiveCount]:
-    """Return the last collective of each rank: by flight recorders, else by RCCL's RAS service."""
-    try:
-        return _asked(folder, pids, world, began)
-    except Exception:  # noqa: BLE001 - what others wrote costs these counts, never the watching
-        return {}
-
-
-def _asked(
-    folder: Path, pids: Mapping[int, int], world: int, began: float
-) -> dict[int, CollectiveCount]:
-    since = time.time() - (time.monotonic() - began)
-    groups = ask_flight_recorders(pids, since=since, within=COLLECTIVES_WITHIN)
-    counts = comparable(groups) if len(groups) == len(pids) else {}
-    user = next((pid for pid in pids.values() if uses_collectives_library(pid)), None)
-    if counts or user is None:
-        return counts
-    answer = ask_ras(environment_of(user, (ADDRESS,)).get(ADDRESS, ""), within=COLLECTIVES_WITHIN)
-    if answer.text:
-        with contextlib.suppress(OSError):
-            write_whole(folder / "ras.txt", hide_secrets(answer.text).encode())
-    return launched(answer.text, world)
