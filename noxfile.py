@@ -256,7 +256,6 @@ def lock(session: nox.Session) -> None:
     projects = (
         "--group",
         "pyproject.toml:dev",
-        "--all-extras",
         "packages/rocsteady/pyproject.toml",
     )
     session.run("uv", "pip", "compile", *how, *ours, *output, *projects)

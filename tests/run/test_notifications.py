@@ -1,4 +1,4 @@
-"""Notices arrive at a real server, a real command and a stand-in for sendmail: once, redacted."""
+"""Notices arrive at a real server and a real command: once, redacted."""
 
 from __future__ import annotations
 
@@ -141,24 +141,6 @@ def test_a_command_gets_variables_and_no_shell(tmp_path: Path) -> None:
     assert not (tmp_path / "shell").exists()
 
 
-@posix
-def test_mail_goes_to_sendmail(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    script(
-        tmp_path / "sendmail",
-        "import pathlib, sys\n"
-        "mail = pathlib.Path(__file__).with_name('mail')\n"
-        "mail.write_text(repr(sys.argv[1:]) + sys.stdin.read())\n",
-    )
-    monkeypatch.setenv("PATH", str(tmp_path))
-
-    assert attempt(only(Notify(mail="me@example.org")), NOTICE) == ""
-    mail = (tmp_path / "mail").read_text()
-    assert "['-i', '-t']" in mail
-    assert "To: me@example.org" in mail
-    assert "Subject: rocsteady: calm-otter: hung" in mail
-    assert TOKEN not in mail
-
-
 def test_one_for_each_cause_and_a_failure_is_reported_once(server: str) -> None:
     notify = Notify(webhook=f"{server}/gone")
     notifier = Notifier(channels([NotifySource(notify=notify, folder=Path())]))
@@ -213,13 +195,17 @@ def test_the_configuration_of_the_user_and_of_the_job(
 ) -> None:
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
     (tmp_path / "rocsteady").mkdir()
-    (tmp_path / "rocsteady" / "config.toml").write_text('[notify]\nmail = "me@example.org"\n')
-    job = parse_job('command = ["a"]\n[notify]\nmail = "me@example.org"\ncommand = ["beep"]\n')
+    (tmp_path / "rocsteady" / "config.toml").write_text('[notify]\ncommand = ["beep"]\n')
+    text = '[notify]\nwebhook = "https://ntfy.sh/topic"\ncommand = ["beep"]\n'
+    job = parse_job(f'command = ["a"]\n{text}')
 
     found = channels(notify_sources(job, tmp_path))
 
-    assert user_configuration().notify == Notify(mail="me@example.org")
-    assert [channel.name for channel in found] == ["mail", "command beep"]
+    assert user_configuration().notify == Notify(command=("beep",))
+    assert [channel.name for channel in found] == [
+        "command beep",
+        "webhook at ntfy.sh (ntfy)",
+    ]
 
 
 def run_words(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
@@ -303,7 +289,6 @@ def test_two_crashes_of_a_kind_are_told_once(server: str, tmp_path: Path) -> Non
     [
         ('webhook = "file:///etc/passwd"', "notify.webhook: must begin with https://"),
         ('webhook = "hooks.slack.com/x"', "notify.webhook: must begin with https://"),
-        ('mail = "-oQ/tmp me@example.org"', "notify.mail: is not the address of one person"),
         ('command = [""]', "notify.command: must name a program"),
         ("on = ['never']", "notify.on"),
     ],

@@ -1,4 +1,4 @@
-"""The numbers of a run arrive as a file and at a collector; what goes wrong is said once."""
+"""The numbers of a run arrive in files; what goes wrong is said once."""
 
 from __future__ import annotations
 
@@ -6,18 +6,12 @@ import errno
 import json
 import os
 import re
-import sys
-import threading
 import time
-from collections.abc import Iterator
 from contextlib import closing
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import ClassVar
 
 import pytest
 from msgspec.structs import replace
-from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 
 from rocsteady.errors import JobError
 from rocsteady.model import Strategy
@@ -26,9 +20,9 @@ from rocsteady.run.job.job_file import parse_job
 from rocsteady.run.job.metrics import Metrics, metrics_lines
 from rocsteady.run.telling.run_exports import (
     JsonLinesFile,
-    OtlpCollector,
     PrometheusFile,
     RunExports,
+    exposition,
     targets_of,
 )
 from rocsteady.store.journal import Journal
@@ -43,45 +37,35 @@ NUMBERS = RunMetrics(
 )
 DOCS = Path(__file__).parents[2] / "docs"
 DASHBOARD, GUIDE = DOCS / "grafana-dashboard.json", DOCS / "howto/other-tools.md"
-posix = pytest.mark.skipif(os.name == "nt", reason="folders that cannot be written to are of POSIX")
-
-
-class Handler(BaseHTTPRequestHandler):
-    seen: ClassVar[list[tuple[str, dict[str, str], bytes]]] = []
-
-    def do_POST(self) -> None:
-        body = self.rfile.read(int(self.headers["Content-Length"]))
-        self.seen.append((self.path, dict(self.headers), body))
-        self.send_response(403 if "refuse" in self.path else 200)
-        self.send_header("Content-Length", "0")
-        self.end_headers()
-
-    def log_message(self, *_: object) -> None:
-        """Say nothing."""
-
-
-@pytest.fixture
-def collector() -> Iterator[str]:
-    Handler.seen.clear()
-    made = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=made.serve_forever, daemon=True)
-    thread.start()
-    yield f"http://127.0.0.1:{made.server_address[1]}"
-    made.shutdown()
-    made.server_close()
-    thread.join()
 
 
 def test_a_file_for_node_exporter(tmp_path: Path) -> None:
     assert PrometheusFile(tmp_path / "a.prom", "a.prom").write(NUMBERS) == ""
 
-    text = (tmp_path / "a.prom").read_text()
-    lines = text.splitlines()
-    assert 'rocsteady_goodput_ratio{run="calm-otter"} 0.75' in lines
-    assert "# TYPE rocsteady_step gauge" in lines
-    assert len(lines) == 3 * 3
-    assert text.endswith("\n")
+    assert (tmp_path / "a.prom").read_text() == (
+        "# HELP rocsteady_step Steps completed so far, as counted by the script.\n"
+        "# TYPE rocsteady_step gauge\n"
+        'rocsteady_step{run="calm-otter"} 70.0\n'
+        "# HELP rocsteady_goodput_ratio Share of the time spent training.\n"
+        "# TYPE rocsteady_goodput_ratio gauge\n"
+        'rocsteady_goodput_ratio{run="calm-otter"} 0.75\n'
+        "# HELP rocsteady_incidents Number of incidents.\n"
+        "# TYPE rocsteady_incidents gauge\n"
+        'rocsteady_incidents{run="calm-otter"} 1.0\n'
+    )
+
+
+def test_a_name_is_escaped_as_prometheus_reads_it() -> None:
+    odd = replace(NUMBERS, run='a\\n"b"\n', values={"step": 1.79e18})
+
+    assert exposition(odd).splitlines()[-1] == r'rocsteady_step{run="a\\n\"b\"\n"} 1.79e+18'
+
+
+def test_every_quantity_has_a_name_of_its_own_and_one_line_of_help() -> None:
     assert len({quantity.name for quantity in QUANTITIES}) == len(QUANTITIES)
+    for quantity in QUANTITIES:
+        assert re.fullmatch("[a-z_]+", quantity.name)
+        assert not set(quantity.meaning) & set("\\\n")
 
 
 def test_the_file_is_replaced_whole_and_others_may_read_it(tmp_path: Path) -> None:
@@ -112,51 +96,6 @@ def test_a_full_disk_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.Mon
     assert [path.name for path in tmp_path.iterdir()] == ["a.prom"]
 
 
-def test_a_collector_gets_otlp(collector: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("OTEL_EXPORTER_OTLP_HEADERS", "Authorization=Bearer%20x,y=z")
-
-    assert OtlpCollector(collector, "the collector").write(NUMBERS) == ""
-
-    ((path, headers, body),) = Handler.seen
-    assert path == "/v1/metrics"
-    given = {name.lower(): value for name, value in headers.items()}
-    assert given["content-type"] == "application/x-protobuf"
-    assert given["authorization"] == "Bearer x"
-    request = ExportMetricsServiceRequest.FromString(body)
-    (resource,) = request.resource_metrics
-    names = {each.key: each.value.string_value for each in resource.resource.attributes}
-    assert names == {"service.name": "rocsteady", "rocsteady.run": "calm-otter"}
-    (scope,) = resource.scope_metrics
-    gauges = {each.name: each.gauge for each in scope.metrics}
-    (point,) = gauges["rocsteady.goodput_ratio"].data_points
-    assert (point.time_unix_nano, point.as_double) == (1_000_500_000_000, 0.75)
-
-
-def test_a_collector_that_refuses_or_is_not_there(
-    collector: str, capfd: pytest.CaptureFixture[str]
-) -> None:
-    for address in (f"{collector}/refuse", "http://127.0.0.1:1"):
-        assert OtlpCollector(address, "it").write(NUMBERS) == "no collector accepted them there"
-    assert capfd.readouterr() == ("", "")
-
-
-@pytest.mark.parametrize(
-    ("module", "target"),
-    [
-        ("prometheus_client", PrometheusFile(Path("a.prom"), "a.prom")),
-        ("opentelemetry.sdk", OtlpCollector("http://127.0.0.1:1", "it")),
-    ],
-)
-def test_without_the_extra_it_says_what_to_install(
-    module: str, target: PrometheusFile | OtlpCollector, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for name in [each for each in sys.modules if each.startswith(module.partition(".")[0])]:
-        monkeypatch.delitem(sys.modules, name)
-    monkeypatch.setitem(sys.modules, module.partition(".")[0], None)
-
-    assert target.write(NUMBERS).endswith('is missing: pip install "rocsteady[metrics]"')
-
-
 def test_json_lines_get_each_interval_and_each_event_once(tmp_path: Path) -> None:
     late = RunEvent(at=time.time() + 60, text="incident 2: hung")
     target = JsonLinesFile(tmp_path / "a.jsonl", "a.jsonl")
@@ -179,19 +118,19 @@ def test_json_lines_follow_no_link(tmp_path: Path) -> None:
 
 
 def test_what_a_job_file_says(tmp_path: Path) -> None:
-    text = 'command = ["a"]\n[metrics]\nfile = "m.jsonl"\nprometheus = "x-{run}.prom"\notlp = "http://h:1/?t=s"\n'
+    text = 'command = ["a"]\n[metrics]\nfile = "m.jsonl"\nprometheus = "x-{run}.prom"\n'
     job = parse_job(text)
     assert job.metrics is not None
 
-    lines, file, collector = targets_of(job.metrics, "calm-otter", tmp_path)
+    lines, file = targets_of(job.metrics, "calm-otter", tmp_path)
 
     assert isinstance(lines, JsonLinesFile)
     assert isinstance(file, PrometheusFile)
     assert file.path == tmp_path / "x-calm-otter.prom"
-    assert collector.name == "the collector at h"
-    *written, sent = metrics_lines(job.metrics)
-    assert written == ["metrics.file: writes m.jsonl", "metrics.prometheus: writes x-{run}.prom"]
-    assert "t=s" not in sent
+    assert list(metrics_lines(job.metrics)) == [
+        "metrics.file: writes m.jsonl",
+        "metrics.prometheus: writes x-{run}.prom",
+    ]
     assert targets_of(Metrics(), "calm-otter", tmp_path) == ()
 
 
@@ -200,8 +139,6 @@ def test_what_a_job_file_says(tmp_path: Path) -> None:
     [
         ('prometheus = "a.txt"', "must end in .prom"),
         ('file = "a.json"', "must end in .jsonl"),
-        ('otlp = "collector:4318"', "must begin with https:// or http://"),
-        ('otlp = ""', "must begin with https:// or http://"),
         ('prometheus = ""', "must end in .prom"),
         ('prometheus = ".prom"', "must name a file, such as rocsteady-{run}.prom"),
         ('prometheus = "/var/lib/.prom"', "must name a file, such as rocsteady-{run}.prom"),

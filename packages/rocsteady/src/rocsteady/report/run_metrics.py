@@ -1,7 +1,4 @@
-"""The numbers of a run that other tools show, each with its name and unit, and its events.
-
-Prometheus and OpenTelemetry are given these, and nothing else.
-"""
+"""The numbers of a run that other tools show, each with its name, and its events."""
 
 from __future__ import annotations
 
@@ -13,9 +10,8 @@ from rocsteady.store.values import RunLine, RunRecord
 
 
 class Quantity(Value, frozen=True, kw_only=True):
-    name: str  # as OpenTelemetry spells names
-    unit: str  # of UCUM; "" for what is only counted
-    meaning: str
+    name: str
+    meaning: str  # in one line
 
 
 class RunEvent(Value, frozen=True, kw_only=True):
@@ -32,25 +28,22 @@ class RunMetrics(Value, frozen=True, kw_only=True):
 
 
 QUANTITIES = (
-    Quantity(name="running", unit="", meaning="1 while the run is in progress, else 0."),
-    Quantity(name="done", unit="", meaning="1 once the job is done, else 0."),
-    Quantity(name="step", unit="", meaning="Steps completed so far, as counted by the script."),
-    Quantity(name="planned_steps", unit="", meaning="Total number of steps."),
-    Quantity(name="steps_per_second", unit="", meaning="Recent steps per second."),
-    Quantity(name="remaining_seconds", unit="s", meaning="Expected time until the run ends."),
-    Quantity(name="goodput_ratio", unit="", meaning="Share of the time spent training."),
-    Quantity(name="lost_seconds", unit="s", meaning="Time lost to failures and restarts."),
-    Quantity(name="attempts", unit="", meaning="Number of times the command was started."),
-    Quantity(name="incidents", unit="", meaning="Number of incidents."),
+    Quantity(name="running", meaning="1 while the run is in progress, else 0."),
+    Quantity(name="done", meaning="1 once the job is done, else 0."),
+    Quantity(name="step", meaning="Steps completed so far, as counted by the script."),
+    Quantity(name="planned_steps", meaning="Total number of steps."),
+    Quantity(name="steps_per_second", meaning="Recent steps per second."),
+    Quantity(name="remaining_seconds", meaning="Expected time until the run ends."),
+    Quantity(name="goodput_ratio", meaning="Share of the time spent training."),
+    Quantity(name="lost_seconds", meaning="Time lost to failures and restarts."),
+    Quantity(name="attempts", meaning="Number of times the command was started."),
+    Quantity(name="incidents", meaning="Number of incidents."),
     Quantity(
         name="last_progress_timestamp_seconds",
-        unit="s",
         meaning="When the last step was completed.",
     ),
-    Quantity(name="deadline_timestamp_seconds", unit="s", meaning="When the job must be done."),
-    Quantity(
-        name="updated_timestamp_seconds", unit="s", meaning="When these values were recorded."
-    ),
+    Quantity(name="deadline_timestamp_seconds", meaning="When the job must be done."),
+    Quantity(name="updated_timestamp_seconds", meaning="When these values were recorded."),
 )
 
 

@@ -5,17 +5,14 @@
     [metrics]
     file = "metrics-{run}.jsonl"                                # one JSON object a line
     prometheus = "/var/lib/node_exporter/rocsteady-{run}.prom"  # for its textfile collector
-    otlp = "http://127.0.0.1:4318"                              # an OpenTelemetry collector
 """
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections.abc import Iterator
 
 from rocsteady.model import Value
-from rocsteady.run.job.address import host_of
 
 RUN = "{run}"  # in the name of a file: the name of the run
 JSON_LINES, PROMETHEUS = ".jsonl", ".prom"  # node_exporter reads no other file
@@ -26,7 +23,6 @@ class Metrics(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     file: str | None = None  # of JSON Lines
     prometheus: str | None = None  # a file
-    otlp: str | None = None  # the address of a collector
 
 
 def metrics_problems(metrics: Metrics | None) -> Iterator[tuple[str, str]]:
@@ -36,8 +32,6 @@ def metrics_problems(metrics: Metrics | None) -> Iterator[tuple[str, str]]:
     for key, path, suffix in _files(metrics):
         if problem := _wrong_with_file(path, suffix):
             yield f"metrics.{key}", problem
-    if metrics.otlp is not None and not host_of(metrics.otlp):
-        yield "metrics.otlp", "must begin with https:// or http:// and name a host"
 
 
 def _files(metrics: Metrics) -> Iterator[tuple[str, str, str]]:
@@ -60,11 +54,8 @@ def _wrong_with_file(path: str, suffix: str) -> str:
 
 
 def metrics_lines(metrics: Metrics | None) -> Iterator[str]:
-    """Spell what a job file would write and send to, for the question whether to trust it."""
+    """Spell what a job file would write, for the question whether to trust it."""
     if metrics is None:
         return
     for key, path, _ in _files(metrics):
         yield f"metrics.{key}: writes {path}"
-    if metrics.otlp:
-        digest = hashlib.sha256(metrics.otlp.encode()).hexdigest()[:12]
-        yield f"metrics, to {host_of(metrics.otlp)} (address with SHA-256 {digest})"

@@ -5,22 +5,18 @@
     [notify]
     command = ["./told.sh"]                        # never through a shell
     webhook = "https://hooks.slack.com/services/..."  # or Discord, ntfy, any that takes JSON
-    mail = "me@example.org"                        # through sendmail
     on = ["incident", "deadline", "end"]
 """
 
 from __future__ import annotations
 
 import hashlib
-import re
 import shlex
 from collections.abc import Iterator
 from enum import Enum
 
 from rocsteady.model import Value
 from rocsteady.run.job.address import host_of
-
-_ADDRESS = re.compile(r"[^@\s,<>\x00-\x1f-][^@\s,<>\x00-\x1f]*@[A-Za-z0-9.-]+")
 
 
 class NotifyEvent(Enum):
@@ -46,7 +42,6 @@ class Notify(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
     command: tuple[str, ...] = ()
     webhook: str = ""  # an address; a secret
     kind: WebhookKind | None = None  # of the webhook; None: by its address
-    mail: str = ""
     on: tuple[NotifyEvent, ...] = tuple(NotifyEvent)
 
 
@@ -62,8 +57,6 @@ def notify_problems(notify: Notify | None) -> Iterator[tuple[str, str]]:
         yield "notify.kind", f"{notify.kind.value!r} needs notify.webhook, the address to send to"
     if notify.webhook and not host_of(notify.webhook):
         yield "notify.webhook", "must begin with https:// or http:// and name a host"
-    if notify.mail and not _ADDRESS.fullmatch(notify.mail):
-        yield "notify.mail", "is not the address of one person, such as me@example.org"
 
 
 def kind_of(notify: Notify) -> WebhookKind:
@@ -87,5 +80,3 @@ def notify_lines(notify: Notify | None) -> Iterator[str]:
     if notify.webhook:
         digest = hashlib.sha256(notify.webhook.encode()).hexdigest()[:12]
         yield f"notify, to {host_of(notify.webhook)} (address with SHA-256 {digest})"
-    if notify.mail:
-        yield f"notify, by mail to {notify.mail}"

@@ -1,6 +1,6 @@
 """Tells people who do not look at a run of its incidents, a missed deadline and its end.
 
-A command, a webhook and mail each run in a process of their own, started by a thread: a run never
+A command and a webhook each run in a process of their own, started by a thread: a run never
 waits for them. Each failure is reported once.
 """
 
@@ -8,14 +8,12 @@ from __future__ import annotations
 
 import os
 import queue
-import shutil
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
-from email.message import EmailMessage
 from pathlib import Path
 
 import msgspec
@@ -85,18 +83,7 @@ def webhook_post(notice: Notice, url: str, kind: WebhookKind) -> WebhookPost:
     return WebhookPost(url=url, headers={"Content-Type": "application/json"}, body=body)
 
 
-def mail_text(notice: Notice, to: str) -> bytes:
-    """Lay a notice out as a mail."""
-    message = EmailMessage()
-    message["To"] = to
-    message["Subject"] = notice.title
-    message["Auto-Submitted"] = "auto-generated"
-    message.set_content(notice.text)
-    return message.as_bytes()
-
-
 WITHIN = timedelta(seconds=20)  # for one way
-MAIL_PATH = os.pathsep.join(("/usr/sbin", "/usr/lib", "/sbin"))
 SHOWN = 200  # characters of what a program complained of
 
 
@@ -144,8 +131,6 @@ def _channels_of(source: NotifySource) -> Iterator[tuple[object, Channel]]:
     if notify.webhook:
         name = f"webhook at {host_of(notify.webhook)} ({kind_of(notify).value})"
         yield notify.webhook, Channel(name=name, send=lambda n: _to_webhook(n, notify), on=on)
-    if notify.mail:
-        yield notify.mail, Channel(name="mail", send=lambda n: _to_mail(n, notify.mail), on=on)
 
 
 @dataclass
@@ -235,14 +220,6 @@ def _to_webhook(notice: Notice, notify: Notify) -> str:
     post = webhook_post(notice, notify.webhook, kind_of(notify))
     command = [sys.executable, "-I", "-S", str(Path(sender.__file__))]
     return _why(ask(command, within=WITHIN, given=msgspec.json.encode(post)))
-
-
-def _to_mail(notice: Notice, to: str) -> str:
-    program = shutil.which("sendmail") or shutil.which("sendmail", path=MAIL_PATH)
-    if program is None:
-        return "sendmail is not installed"
-    command = [program, "-i", "-t"]
-    return _why(ask(command, within=WITHIN, given=mail_text(notice, to), complaints=True))
 
 
 def _why(answer: Answer) -> str:

@@ -6,21 +6,18 @@ Whatever goes wrong with one of them is said once, and costs the run nothing.
 from __future__ import annotations
 
 import contextlib
-import logging
 import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 import msgspec
 
-from rocsteady import __version__
 from rocsteady.errors import RocsteadyError
 from rocsteady.report.run_metrics import RunEvent, RunMetrics, known, metrics_of
 from rocsteady.run.attempt.attempt_end import AttemptEnd
-from rocsteady.run.job.address import host_of
 from rocsteady.run.job.job_file import user_configuration
 from rocsteady.run.job.metrics import RUN, Metrics
 from rocsteady.run.job.values import Job
@@ -31,15 +28,9 @@ from rocsteady.store.redaction import redactor_here
 from rocsteady.store.values import Run
 from rocsteady.system.atomic_file import write_whole
 
-if TYPE_CHECKING:
-    from opentelemetry.sdk.metrics.export import MetricsData
-
 EVERY = 15.0  # seconds between two sets of numbers, at least
 SHARE = 0.01  # of the time that may go into reading the journal for them
 LOOK_EVERY = 2.0  # seconds between two looks whether numbers are due
-POST_WITHIN = 5.0  # seconds
-OTLP_PATH = "/v1/metrics"
-INSTALL = 'the package {} is missing: pip install "rocsteady[metrics]"'
 READABLE = 0o644  # node_exporter is another user
 MOST_TEXT = 500  # characters of an event
 
@@ -90,69 +81,21 @@ class PrometheusFile:
     def write(self, metrics: RunMetrics) -> str:
         """Put a new file in the place of the old one."""
         try:
-            from prometheus_client import CollectorRegistry, Gauge, generate_latest  # noqa: PLC0415
-        except ModuleNotFoundError:
-            return INSTALL.format("prometheus-client")
-        registry = CollectorRegistry()
-        for quantity in known(metrics):
-            gauge = Gauge(
-                f"rocsteady_{quantity.name}", quantity.meaning, ["run"], registry=registry
-            )
-            gauge.labels(run=metrics.run).set(metrics.values[quantity.name])
-        try:
-            write_whole(self.path, generate_latest(registry), mode=READABLE)
+            write_whole(self.path, exposition(metrics).encode(), mode=READABLE)
         except OSError as error:
             return error.strerror or type(error).__name__
         return ""
 
 
-@dataclass
-class OtlpCollector:
-    """A collector of OpenTelemetry, asked over HTTP."""
-
-    address: str
-    name: str
-
-    def write(self, metrics: RunMetrics) -> str:
-        """Send them; the SDK takes its headers from OTEL_EXPORTER_OTLP_HEADERS."""
-        try:
-            from opentelemetry.exporter.otlp.proto.http.metric_exporter import (  # noqa: PLC0415
-                OTLPMetricExporter,
-            )
-            from opentelemetry.sdk.metrics.export import MetricExportResult  # noqa: PLC0415
-        except ModuleNotFoundError:
-            return INSTALL.format("opentelemetry-exporter-otlp-proto-http")
-        logging.getLogger("opentelemetry").setLevel(logging.CRITICAL)  # said once, by us
-        url = self.address.rstrip("/")
-        exporter = OTLPMetricExporter(
-            url if url.endswith(OTLP_PATH) else url + OTLP_PATH, timeout=POST_WITHIN
-        )
-        try:
-            accepted = exporter.export(_otlp_data(metrics)) is MetricExportResult.SUCCESS
-        finally:
-            exporter.shutdown()
-        return "" if accepted else "no collector accepted them there"
-
-
-def _otlp_data(metrics: RunMetrics) -> MetricsData:
-    """Lay out the numbers as the SDK has them."""
-    from opentelemetry.sdk.metrics import export  # noqa: PLC0415 - of an extra
-    from opentelemetry.sdk.resources import Resource  # noqa: PLC0415
-    from opentelemetry.sdk.util.instrumentation import InstrumentationScope  # noqa: PLC0415
-
-    resource = Resource({"service.name": "rocsteady", "rocsteady.run": metrics.run})
-    at = int(metrics.at * 1e9)
-    gauges = [
-        export.Metric(
-            name=f"rocsteady.{quantity.name}",
-            description=quantity.meaning,
-            unit=quantity.unit or "1",
-            data=export.Gauge([export.NumberDataPoint({}, at, at, metrics.values[quantity.name])]),
-        )
+def exposition(metrics: RunMetrics) -> str:
+    """Lay out the numbers as Prometheus reads them."""
+    run = metrics.run.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")
+    return "".join(
+        f"# HELP rocsteady_{quantity.name} {quantity.meaning}\n"
+        f"# TYPE rocsteady_{quantity.name} gauge\n"
+        f'rocsteady_{quantity.name}{{run="{run}"}} {metrics.values[quantity.name]}\n'
         for quantity in known(metrics)
-    ]
-    scope = export.ScopeMetrics(InstrumentationScope("rocsteady", __version__), gauges, "")
-    return export.MetricsData([export.ResourceMetrics(resource, [scope], "")])
+    )
 
 
 def exports_of(job: Job, run: Run, journal: Journal, folder: Path) -> RunExports:
@@ -170,8 +113,6 @@ def targets_of(wanted: Metrics, run: str, folder: Path) -> tuple[Target, ...]:
     if wanted.prometheus:
         path = wanted.prometheus.replace(RUN, run)
         found.append(PrometheusFile(folder / Path(path).expanduser(), path))
-    if wanted.otlp:
-        found.append(OtlpCollector(wanted.otlp, f"the collector at {host_of(wanted.otlp)}"))
     return tuple(found)
 
 
