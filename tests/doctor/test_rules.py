@@ -55,6 +55,17 @@ def test_every_placeholder_is_filled(recorded: Recorded, every_machine: str) -> 
         assert not finding.summary.startswith((":", ",", " ")), finding.rule
 
 
+def test_a_wheel_that_brings_the_bridge_of_wsl_is_not_blocked(recorded: Recorded) -> None:
+    rule = recorded.knowledge.rules["wsl-bridge-missing"]
+
+    def blocks(rocm: str) -> bool | None:
+        wsl = {"wsl": True, "wsl.dxg": True, "wsl.librocdxg": False}
+        facts = facts_of({**wsl, "torch.rocm": rocm})
+        return Matcher(facts, {}, recorded.knowledge.arches).match(rule.when).holds
+
+    assert {rocm: blocks(rocm) for rocm in ("7.2.1", "10.1.0")} == {"7.2.1": True, "10.1.0": False}
+
+
 def fired(recorded: Recorded, name: str) -> set[str]:
     return {finding.rule for finding in recorded.diagnosis(name).findings}
 

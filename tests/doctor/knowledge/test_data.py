@@ -42,6 +42,7 @@ KNOWN_BY_QUOTATION = {  # have no address: what they say is known to us as other
     "persona-finetune",
     "pytorch-alloc-conf-measured",
     "rocm-10_1-checked",
+    "rocm-10_1-notes-wsl",
     "seen-in-libraries",
 }
 DATE = re.compile(r"20\d\d(-\d\d(-\d\d)?)?")

@@ -80,6 +80,19 @@ def test_wsl2_is_known_by_its_kernel_its_device_and_the_bridge_to_it() -> None:
     assert (found.wsl, found.dxg, found.librocdxg) == (True, True, "/opt/rocm/lib/librocdxg.so")
 
 
+@pytest.mark.parametrize(
+    "place",
+    [
+        "/home/u/venv/lib/python3.12/site-packages/_rocm_sdk_core/lib/librocdxg.so.1",
+        "/opt/rocm/core-10.0/lib/librocdxg.so",
+    ],
+)
+def test_the_bridge_of_a_wheel_and_of_a_newer_package_is_found(place: str) -> None:
+    sites = ("/home/u/venv/lib/python3.12/site-packages",)
+
+    assert read_system(view_of({place: ""}), sites).librocdxg == place
+
+
 def test_an_iommu_class_without_members_is_an_iommu_that_is_off() -> None:
     assert read_system(view_of({"/sys/class/iommu": Entry(names=())})).iommu_active is False
 

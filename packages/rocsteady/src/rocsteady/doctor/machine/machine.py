@@ -72,7 +72,7 @@ def read_machine(view: View, known_variables: Collection[str]) -> Machine:
     windows = view.platform == "win32"
     gpus, driver = survey_adapters(view) if windows else (survey_gpus(view), read_driver(view))
     return Machine(
-        system=read_system(view),
+        system=read_system(view, python.site_packages if python else ()),
         driver=driver,
         gpus=gpus,
         access=read_access(view),

@@ -44,7 +44,7 @@ class System(Value, frozen=True, kw_only=True):
     processors: int | None = None  # that run threads; None: not told
 
 
-def read_system(view: View) -> System:
+def read_system(view: View, site_packages: tuple[str, ...] = ()) -> System:
     if view.platform == "win32":
         return _read_windows(view)
     kernel = view.text("/proc/sys/kernel/osrelease") or ""
@@ -60,7 +60,7 @@ def read_system(view: View) -> System:
         container=_container(view),
         wsl="microsoft" in kernel.lower(),
         dxg=view.exists("/dev/dxg"),
-        librocdxg=_librocdxg(view),
+        librocdxg=_librocdxg(view, site_packages),
         boot_id=view.text("/proc/sys/kernel/random/boot_id") or "",
         as_root=None if user is None else user.uid == 0,
         processors=_processors(view),
@@ -108,8 +108,12 @@ def _container(view: View) -> str:
     return next((kind for kind in ("docker", "kubepods", "lxc", "podman") if kind in group), "")
 
 
-def _librocdxg(view: View) -> str:
-    places = ("/opt/rocm/lib/librocdxg.so", "/usr/lib/librocdxg.so", "/usr/local/lib/librocdxg.so")
+def _librocdxg(view: View, site_packages: tuple[str, ...]) -> str:
+    folders = [f"{site}/_rocm_sdk_core/lib" for site in site_packages]  # AMD's wheels
+    folders += ["/opt/rocm/lib", "/usr/lib", "/usr/local/lib"]
+    folders += [f"/opt/rocm/{name}/lib" for name in view.names("/opt/rocm") if "core-" in name]
+    names = ("librocdxg.so", "librocdxg.so.1")
+    places = (f"{folder}/{name}" for folder in folders for name in names)
     return next((place for place in places if view.exists(place)), "")
 
 
