@@ -44,7 +44,7 @@ def failure(classifier: Classifier, folder: Path, case: str) -> Failure:
         ("worker_raises", "script-error", "fails.py _fail_in_worker"),
         ("worker_bus", "shm-too-small", ""),
         ("worker_slow", "loader-timeout", "fails.py load"),
-        ("no_gpu", "no-gpu-visible", "fails.py <lambda>"),
+        ("no_gpu", "torch-without-gpu-support", "fails.py <lambda>"),
         ("shapes", "script-error", "fails.py <lambda>"),
         ("host_memory", "oom-host", "fails.py <lambda>"),
         ("full_disk", "disk-full", "fails.py <lambda>"),

@@ -107,7 +107,7 @@ def test_a_silent_script_goes_on_as_long_as_each_attempt_starts_further(
 @pytest.mark.slow
 def test_a_script_that_fails_in_each_save_is_given_up(project: Project, torch_python: str) -> None:
     before(project, torch_python, "last.pt")
-    broken = TRAINS.replace('os.replace("unfinished", target)', "os.kill(os.getpid(), 9)")
+    broken = TRAINS.replace('os.replace("unfinished", target)', "os.abort()")
     script = project.script(broken)
 
     ended = project.run("--", torch_python, script, "last.pt", "last.pt", within=240)
@@ -136,10 +136,7 @@ steps = {wanted}
 
     ended = project.run(within=180)
 
-    said = "\n".join(ended.said)
-    assert (ended.code == 0, "of 41 steps. The run resumed" in said) == (code == 0, wanted == 41), (
-        said
-    )
+    assert ended.code == code, ended.err
 
 
 def ending(path: Path, written: int) -> AttemptEnd:
