@@ -7,7 +7,7 @@ from sample_run import hang, record
 
 from rocsteady.model import RankRecord
 from rocsteady.report.hosts import HostLine, job_timeline
-from rocsteady.report.story import incident_title
+from rocsteady.store.run_account import incident_title
 from rocsteady.store.values import MessageRecord, RunRecord
 
 

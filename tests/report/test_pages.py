@@ -18,7 +18,7 @@ from sample_run import AT, crashed, facts, hang, record, story
 
 from rocsteady.doctor.knowledge.values import Fix
 from rocsteady.hangs.proof.wait_set import Waiter
-from rocsteady.model import Strategy
+from rocsteady.model import Forecast, Strategy
 from rocsteady.report.pages import render_page
 from rocsteady.report.read_run import bundle
 from rocsteady.report.source_lines import Source, SourceLine
@@ -31,7 +31,7 @@ from rocsteady.report.story import (
 )
 from rocsteady.store.journal import Journal
 from rocsteady.store.location import find_place
-from rocsteady.store.values import Forecast, Gauge
+from rocsteady.store.values import Gauge
 
 HOSTILE = "<script>alert(1)</script>\x1b[31m\u202e&\"'"
 

@@ -17,6 +17,7 @@ from rocsteady.model import (
     Failure,
     FailureKind,
     Fingerprint,
+    Forecast,
     IntentKind,
     Outcome,
     RunEvent,
@@ -32,13 +33,13 @@ from rocsteady.report.story import (
     State,
     Tone,
     build_story,
-    costs_of,
     ended_thread,
     story_document,
 )
 from rocsteady.screens.runs import render_summary
 from rocsteady.screens.watch import step_times
-from rocsteady.store.values import Forecast, Gauge, MessageRecord, NamedFailure, RunRecord
+from rocsteady.store.run_account import costs_of
+from rocsteady.store.values import Gauge, MessageRecord, NamedFailure, RunRecord
 
 if TYPE_CHECKING:
     from tests.conftest import Expected

@@ -7,8 +7,7 @@ from datetime import timedelta
 import msgspec
 import pytest
 
-from rocsteady.model import RunOutcome, RunState, Strategy
-from rocsteady.run.job.values import Deadline
+from rocsteady.model import Deadline, Forecast, RunOutcome, RunState, Strategy
 from rocsteady.run.options import Fallback
 from rocsteady.run.telling.announcer import Announcer
 from rocsteady.run.telling.deadline_monitor import (
@@ -17,8 +16,8 @@ from rocsteady.run.telling.deadline_monitor import (
     DeadlineMonitor,
     LatenessFilter,
 )
-from rocsteady.run.telling.forecast import lines_ahead, story_ahead
-from rocsteady.store.values import DecisionRecord, Forecast, Run, RunLine, RunRecord, Sample
+from rocsteady.store.forecast import lines_ahead, story_ahead
+from rocsteady.store.values import DecisionRecord, Run, RunLine, RunRecord, Sample
 
 RUN = Run(
     id=1, name="calm-otter", command=("python",), job={}, strategy=Strategy(), folder="/r",

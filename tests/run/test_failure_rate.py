@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from rocsteady.model import Strategy
-from rocsteady.run.telling.forecast import LATEST_RUNS, PRIOR_BETWEEN, between_failures
+from rocsteady.store.forecast import LATEST_RUNS, PRIOR_BETWEEN, between_failures
 from rocsteady.store.values import Run, RunLine
 
 

@@ -17,7 +17,7 @@ from rocsteady.run.attempt.attempt_end import AttemptEnd
 from rocsteady.run.options import Fallback, RunOptions
 from rocsteady.run.recovery.recovery import propose
 from rocsteady.run.recovery.strategy_history import StrategyHistory
-from rocsteady.run.telling.forecast import fell_after
+from rocsteady.store.forecast import fell_after
 from rocsteady.store.location import find_place
 from rocsteady.store.machine_history import Memory
 from rocsteady.store.values import (

@@ -10,10 +10,10 @@ from datetime import UTC, datetime, timedelta
 import msgspec
 import pytest
 
-from rocsteady.model import Strategy
+from rocsteady.model import Deadline, Strategy
 from rocsteady.run.job.job_file import parse_job
-from rocsteady.run.job.values import Deadline, Job
-from rocsteady.run.telling.forecast import (
+from rocsteady.run.job.values import Job
+from rocsteady.store.forecast import (
     ProgressPoint,
     Restarts,
     due,

@@ -15,7 +15,6 @@ from msgspec.structs import replace
 
 from rocsteady.errors import JobError
 from rocsteady.model import Strategy
-from rocsteady.report.run_metrics import QUANTITIES, RunEvent, RunMetrics
 from rocsteady.run.job.job_file import parse_job
 from rocsteady.run.job.metrics import Metrics, metrics_lines
 from rocsteady.run.telling.run_exports import (
@@ -25,6 +24,7 @@ from rocsteady.run.telling.run_exports import (
     exposition,
     targets_of,
 )
+from rocsteady.run.telling.run_metrics import QUANTITIES, RunEvent, RunMetrics
 from rocsteady.store.journal import Journal
 from rocsteady.store.location import find_place
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from rocsteady.model import RunState, Strategy
-from rocsteady.run.job.values import Deadline, Job
-from rocsteady.run.telling.forecast import lines_ahead, story_ahead
+from rocsteady.model import Deadline, RunState, Strategy
+from rocsteady.run.job.values import Job
+from rocsteady.store.forecast import lines_ahead, story_ahead
 from rocsteady.store.journal import Journal
 from rocsteady.store.location import find_place
 from rocsteady.store.values import Run, Sample

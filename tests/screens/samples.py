@@ -18,7 +18,16 @@ from rocsteady.hangs.inspection import Inspection, Standing
 from rocsteady.hangs.judgment.verdict import Verdict
 from rocsteady.hangs.proof.wait_set import Activity, Member, Waiter, WaitSet
 from rocsteady.hangs.values import ProcessSeen, ThreadSeen, Wait
-from rocsteady.model import Observation, Outcome, ProbeOutcome, Risk, RunOutcome, RunState, Strategy
+from rocsteady.model import (
+    Forecast,
+    Observation,
+    Outcome,
+    ProbeOutcome,
+    Risk,
+    RunOutcome,
+    RunState,
+    Strategy,
+)
 from rocsteady.plan.values import Basis, Finish, Limit, Option, Pace, Plan, Price
 from rocsteady.probe.values import DrillResult, FaultResult, ProbeLine
 from rocsteady.report.pages import render_markdown
@@ -53,7 +62,6 @@ from rocsteady.store.values import (
     AttemptRecord,
     Bucket,
     DecisionRecord,
-    Forecast,
     Gauge,
     Incident,
     MessageRecord,

@@ -7,9 +7,9 @@ from datetime import UTC
 import msgspec
 import pytest
 
-from rocsteady.model import RunOutcome, Strategy
+from rocsteady.model import Forecast, RunOutcome, Strategy
 from rocsteady.screens.runs import render_runs
-from rocsteady.store.values import Forecast, Run, RunLine
+from rocsteady.store.values import Run, RunLine
 from rocsteady.wording import met, remains
 
 NOW = 1763920800.0  # Sun 23 Nov 2025 18:00 UTC

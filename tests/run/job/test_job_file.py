@@ -15,11 +15,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rocsteady.errors import JobError
+from rocsteady.model import Deadline
 from rocsteady.run.checkpoints.resume import launch
 from rocsteady.run.job.job_file import parse_job, read_job
 from rocsteady.run.job.quantities import duration
 from rocsteady.run.job.values import (
-    Deadline,
     DoneWhen,
     FileKind,
     Job,

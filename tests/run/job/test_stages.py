@@ -8,9 +8,9 @@ import pytest
 from msgspec.structs import replace
 
 from rocsteady.errors import JobError
-from rocsteady.model import RunOutcome, Strategy
+from rocsteady.model import Deadline, RunOutcome, Strategy
 from rocsteady.run.job.stages import for_command, stage_job, variant_command, with_variant
-from rocsteady.run.job.values import Deadline, DoneWhen, Job, Stage, Total, Variant
+from rocsteady.run.job.values import DoneWhen, Job, Stage, Total, Variant
 from rocsteady.run.stages import Turn, survey
 from rocsteady.store.values import Run
 

@@ -6,6 +6,7 @@ around is the class that is written as JSON and the class its schema is made fro
 
 from __future__ import annotations
 
+from datetime import datetime, timedelta
 from enum import Enum
 from typing import Final
 
@@ -316,3 +317,19 @@ class Blame(Value, frozen=True, kw_only=True):
     ranks: tuple[RankRecord, ...] = ()  # the first of those that stand out
     number: int = 0  # of those that stand out
     compared: int = 0  # ranks in all
+
+
+class Deadline(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """By when. One of the two."""
+
+    at: datetime | None = None
+    within: timedelta | None = None  # of the start of the run
+
+
+class Forecast(Value, frozen=True, kw_only=True):
+    at: float  # as likely before as after
+    early: float  # the end lies between, 90 %
+    late: float
+    rate: float  # steps a second
+    left: int  # steps
+    failures: float  # that are expected on the way

@@ -7,12 +7,8 @@ from __future__ import annotations
 
 import math
 from datetime import UTC, datetime, timedelta, tzinfo
-from typing import TYPE_CHECKING
 
-from rocsteady.model import RunOutcome
-
-if TYPE_CHECKING:
-    from rocsteady.store.values import Forecast  # which imports this module
+from rocsteady.model import Forecast, RunOutcome
 
 MINUTE, HOUR, DAY, YEAR = 60, 3600, 86400, 31557600  # seconds
 CENT = 0.01  # of a dollar
@@ -70,6 +66,11 @@ def inside_a_sentence(text: str) -> str:
     """Begin a text with a small letter, unless its first word is a name such as GPU or PyTorch."""
     first = text.partition(" ")[0]
     return text if first[1:] != first[1:].lower() else text[:1].lower() + text[1:]
+
+
+def capitalized(text: str) -> str:
+    """Begin with a capital letter, unless with the name of an exception: torch.OutOfMemoryError."""
+    return text if "." in text.partition(" ")[0].rstrip(".") else f"{text[:1].upper()}{text[1:]}"
 
 
 def plural(number: int, thing: str, things: str = "") -> str:

@@ -29,8 +29,8 @@ from rocsteady.plan.values import Option, Plan
 from rocsteady.run.job.metric_goals import metric_files
 from rocsteady.run.job.values import DoneWhen, Job
 from rocsteady.run.recovery.strategy_history import examined
-from rocsteady.run.telling.forecast import due
 from rocsteady.screens.screen import show, tell
+from rocsteady.store.forecast import due
 from rocsteady.wording import plural
 
 AT_MOST = 1.25  # times the price that the plan knows may be paid an hour

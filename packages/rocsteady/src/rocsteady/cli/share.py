@@ -16,6 +16,7 @@ from rocsteady.doctor.knowledge.failures import Component, load_failures
 from rocsteady.doctor.knowledge.observations import RUN, Names, Tried, Workaround
 from rocsteady.doctor.knowledge.reader import DataFolder, Knowledge, load_knowledge
 from rocsteady.doctor.machine.machine import Machine, software_of
+from rocsteady.doctor.machine_at_start import machine_at_start
 from rocsteady.doctor.shared_entry import (
     FORM,
     build_entry,
@@ -28,7 +29,6 @@ from rocsteady.errors import ExaminationError
 from rocsteady.failures.remedy import load_remedies
 from rocsteady.model import FailureKind, RunEvent
 from rocsteady.probe.catalog import PROBES
-from rocsteady.run.machine_at_start import machine_at_start
 from rocsteady.screens.job_questions import at_a_terminal
 from rocsteady.screens.screen import show, tell
 from rocsteady.store.identity import machine_fingerprint

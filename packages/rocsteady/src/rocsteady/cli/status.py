@@ -12,9 +12,9 @@ import click
 from msgspec.structs import replace
 
 from rocsteady.cli.project import newest, open_journals
-from rocsteady.run.telling.forecast import lines_ahead
 from rocsteady.screens.runs import render_runs
 from rocsteady.screens.screen import layout, show, show_json
+from rocsteady.store.forecast import lines_ahead
 from rocsteady.store.redaction import hide_secrets
 from rocsteady.store.values import RunLine
 

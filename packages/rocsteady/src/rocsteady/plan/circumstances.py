@@ -39,7 +39,7 @@ from rocsteady.plan.pace import FailureHistory
 from rocsteady.run.job.stages import commands_of
 from rocsteady.run.job.values import Job
 from rocsteady.run.recovery.strategy_history import examined
-from rocsteady.run.telling.forecast import due
+from rocsteady.store.forecast import due
 from rocsteady.store.identity import script_fingerprint
 from rocsteady.store.journal import Journal
 from rocsteady.store.machine_history import Memory

@@ -13,24 +13,19 @@ from rocsteady_train.untrusted_file import read_head, read_tail
 
 from rocsteady.doctor.knowledge.failures import load_failures
 from rocsteady.doctor.knowledge.values import Fix
+from rocsteady.doctor.machine_at_start import machine_at_start
 from rocsteady.hangs.proof.wait_set import Waiter
 from rocsteady.model import FailureKind
 from rocsteady.printable import printable
 from rocsteady.report.source_lines import Source, script_folders, source_around
-from rocsteady.report.story import (
-    IncidentEvidence,
-    RunFacts,
-    Story,
-    build_story,
-    crashed_attempts,
-)
+from rocsteady.report.story import IncidentEvidence, RunFacts, Story, build_story
 from rocsteady.report.wait_diagram import frame_at
 from rocsteady.run.checkpoints.script_resume import can_resume
-from rocsteady.run.machine_at_start import machine_at_start
-from rocsteady.run.telling.forecast import story_ahead
+from rocsteady.store.forecast import story_ahead
 from rocsteady.store.journal import Journal
 from rocsteady.store.location import RUNS
 from rocsteady.store.redaction import redactor_here
+from rocsteady.store.run_account import crashed_attempts
 from rocsteady.store.values import RunLine, RunRecord
 
 INCIDENTS = 40  # of many, the last; their evidence is read

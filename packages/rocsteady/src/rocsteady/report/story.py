@@ -1,6 +1,6 @@
 """The story of a run: one typed value that the page, the text, the Markdown and the JSON render.
 
-``facts.py`` reads what is known of a run; ``build_story`` turns it into the story. Everything
+``read_run.py`` reads what is known of a run; ``build_story`` turns it into the story. Everything
 here is a pure function.
 """
 
@@ -32,15 +32,27 @@ from rocsteady.model import (
 from rocsteady.report.series import Plot, gauge_names, phase_seconds, plots
 from rocsteady.report.source_lines import Source
 from rocsteady.report.wait_diagram import Box, spoken, wait_boxes
+from rocsteady.store.run_account import (
+    Costs,
+    costs_of,
+    crashed_attempts,
+    decision_after,
+    decision_sentence,
+    decision_with_reason,
+    end_of,
+    end_with_step,
+    ended_well,
+    failure_after,
+    incident_title,
+    open_incident,
+)
 from rocsteady.store.values import (
     AttemptRecord,
     Bucket,
-    DecisionRecord,
     Incident,
     RunRecord,
-    paused_between,
 )
-from rocsteady.wording import duration, inside_a_sentence, plural, result, spare, stamp
+from rocsteady.wording import capitalized, duration, inside_a_sentence, plural, result, spare, stamp
 
 UNCHANGED = "unchanged"  # settings
 UNCONFIRMED = "Unverified on AMD hardware."
@@ -120,33 +132,6 @@ class NextStep(Value, frozen=True, kw_only=True):
     command: str = ""  # to type, if there is one
 
 
-class Costs(Value, frozen=True, kw_only=True):
-    """Where the time of a run went, in seconds."""
-
-    whole: float
-    idle: float  # from the last step of one attempt to the first of the next
-    redone: float  # steps that were made twice
-    starting: float  # before the first step of the first attempt
-    paused: float = 0.0  # by the user
-
-    @property
-    def useful(self) -> float:
-        """Return what is left: training, with the saves that the script makes."""
-        return max(0.0, self.whole - self.idle - self.redone - self.starting - self.paused)
-
-    @property
-    def shares(self) -> tuple[tuple[str, float], ...]:
-        """Return the parts of the whole by name, without those that took no time."""
-        parts = (
-            ("training", self.useful),
-            ("starting", self.starting),
-            ("stalled and restarting", self.idle),
-            ("repeating steps", self.redone),
-            ("paused", self.paused),
-        )
-        return tuple((name, seconds) for name, seconds in parts if seconds > 0)
-
-
 class Segment(Value, frozen=True, kw_only=True):
     """A stretch of an attempt."""
 
@@ -188,8 +173,7 @@ class AttemptStory(Value, frozen=True, kw_only=True):
     def outcome(self) -> str:
         if self.ended is None:
             return self.end
-        step = "" if self.last_step is None else f" at step {self.last_step:,}"
-        return f"finished{step}" if self.ended_well else f"{self.end}{step}"
+        return end_with_step(self.end, self.last_step, ended_well=self.ended_well)
 
     @property
     def cells(self) -> tuple[str | Moment, ...]:
@@ -333,30 +317,6 @@ def build_story(facts: RunFacts) -> Story:
     )
 
 
-def costs_of(record: RunRecord, at: float) -> Costs:
-    """Return where the time of a run went, until it ended or until now."""
-    begun = [b.first_progress for b in record.progress if b.first_progress is not None]
-    end = record.run.ended or at
-    whole = max(0.0, end - record.run.started)
-    first = min(begun, default=None)
-    return Costs(
-        whole=whole,
-        idle=sum(loss.idle for loss in record.losses) + _down(record, end),
-        redone=sum(loss.redoing for loss in record.losses),
-        starting=whole if first is None else max(0.0, first - record.run.started),
-        paused=paused_between(record.intents, first or record.run.started, end),
-    )
-
-
-def _down(record: RunRecord, end: float) -> float:
-    """Return the time from the last progress to a crash of the machine, and after it."""
-    if not record.attempts or record.attempts[-1].number not in crashed_attempts(record):
-        return 0.0
-    last = record.attempts[-1]
-    seen = [b.last_progress for b in record.progress if b.attempt == last.number]
-    return max(0.0, end - max((at for at in seen if at is not None), default=last.started))
-
-
 def attempt_stories(record: RunRecord, *, is_running: bool = False) -> tuple[AttemptStory, ...]:
     """Explain each attempt: its settings, its end, the failure, and what was decided."""
     crashed = crashed_attempts(record)
@@ -372,13 +332,13 @@ def attempt_stories(record: RunRecord, *, is_running: bool = False) -> tuple[Att
                 started=attempt.started,
                 ended=attempt.ended,
                 settings=settings_of(attempt),
-                end=_end(attempt, in_progress=in_progress, crashed=has_crashed),
+                end=end_of(attempt, in_progress=in_progress, crashed=has_crashed),
                 last_step=attempt.last_step,
-                ended_well=_ended_well(attempt),
+                ended_well=ended_well(attempt),
                 in_progress=in_progress,
-                failure=_failure_of(record, attempt.number),
-                decision=_decision(decision) if decision else "",
-                reason=_decision_with_reason(decision) if decision else "",
+                failure=failure_after(record, attempt.number),
+                decision=decision_sentence(decision) if decision else "",
+                reason=decision_with_reason(decision) if decision else "",
                 segments=_segments(attempt, record, end_of_run),
             )
         )
@@ -403,7 +363,7 @@ def _segments(
     cuts = [("starting", attempt.started, first if first is not None else last or end)]
     if first is not None and last is not None:
         cuts.append(("training", first, last))
-    if end is not None and last is not None and not _ended_well(attempt):
+    if end is not None and last is not None and not ended_well(attempt):
         found = hang.at if hang is not None else end
         next_start = (each.started for each in record.attempts if each.number > attempt.number)
         cuts += [("stalled", last, found), ("restarting", found, next(next_start, end))]
@@ -419,75 +379,12 @@ def _segments(
     )
 
 
-def _ended_well(attempt: AttemptRecord) -> bool:
-    return attempt.outcome is Outcome.BY_ITSELF and attempt.exit_code == 0
-
-
-def _end(attempt: AttemptRecord, *, in_progress: bool, crashed: bool) -> str:
-    if in_progress:
-        return "in progress"
-    if attempt.ended is None:
-        return f"cut off: {'the machine crashed' if crashed else 'rocsteady was killed'}"
-    by = f"signal {attempt.signal}" if attempt.signal else f"exit code {attempt.exit_code}"
-    if attempt.outcome is Outcome.HUNG:
-        return str(attempt.outcome.value)
-    return by if attempt.outcome is Outcome.BY_ITSELF else f"{attempt.outcome.value}, {by}"
-
-
 def settings_of(attempt: AttemptRecord) -> str:
     return describe_changes(Strategy(), attempt.strategy) or UNCHANGED
 
 
-def incident_title(incident: Incident) -> str:
-    blamed = incident.blame.ranks if incident.blame else ()
-    rank = f" on rank {blamed[0].rank}" if len(blamed) == 1 else ""
-    place = (blamed[0].place if rank else "") or incident.place
-    where = f" at {place}" if place else ""
-    return f"{incident.verdict.value}{rank}{where}"
-
-
-def open_incident(record: RunRecord) -> Incident | None:
-    """Return the incident of the last attempt, as long as nothing is decided about it."""
-    last = record.incidents[-1] if record.incidents else None
-    if last is None or last.attempt < len(record.attempts):
-        return None
-    return None if decision_after(record, last.attempt) else last
-
-
-def crashed_attempts(record: RunRecord) -> tuple[int, ...]:
-    """Return the attempts during which the machine crashed."""
-    return tuple(
-        intent.attempt
-        for intent in record.intents
-        if intent.kind is IntentKind.START and intent.crashed_machine and intent.attempt is not None
-    )
-
-
-def decision_after(record: RunRecord, attempt: int) -> DecisionRecord | None:
-    return next((each for each in reversed(record.decisions) if each.attempt == attempt), None)
-
-
 def torch_of(machine: Brief) -> str:
     return f"PyTorch {machine.torch}" if machine.torch else "no PyTorch"
-
-
-def _failure_of(record: RunRecord, attempt: int) -> Failure | None:
-    return next((row.failure for row in record.failures if row.attempt == attempt), None)
-
-
-def _decision(decision: DecisionRecord) -> str:
-    if decision.ends:
-        return "Ended the run."
-    if decision.changes_nothing:
-        return "Restarted without changes."
-    what = "another option of the plan" if decision.fallback else decision.what
-    return f"Restarted with {what}."
-
-
-def _decision_with_reason(decision: DecisionRecord) -> str:
-    """Return what was done and why; the reason for a retry says that nothing is changed."""
-    done = "Restarted." if decision.changes_nothing else _decision(decision)
-    return f"{done} {_capitalized(decision.why.rstrip('.'))}."
 
 
 def _state(facts: RunFacts) -> State:
@@ -747,10 +644,10 @@ def _troubles(facts: RunFacts, attempts: Sequence[AttemptStory]) -> list[Trouble
 def _trouble(facts: RunFacts, attempts: Sequence[AttemptStory], number: int, title: str) -> Trouble:
     own = next((each for each in attempts if each.number == number), None)
     following = next((each for each in attempts if each.number == number + 1), None)
-    failure = _failure_of(facts.record, number)
+    failure = failure_after(facts.record, number)
     return Trouble(
         attempt=number,
-        title=_capitalized(title),
+        title=capitalized(title),
         at=own.ended if own else None,
         failure=failure,
         advice=facts.advice.get(failure.kind) if failure else None,
@@ -802,8 +699,3 @@ def _unknown(facts: RunFacts) -> tuple[str, ...]:
     if not any(name.startswith("GPU") for name in names):
         missing.append("No GPU measurements: no AMD GPU responded during the run.")
     return tuple(missing)
-
-
-def _capitalized(text: str) -> str:
-    """Begin with a capital letter, unless with the name of an exception: torch.OutOfMemoryError."""
-    return text if "." in text.partition(" ")[0].rstrip(".") else f"{text[:1].upper()}{text[1:]}"

@@ -59,9 +59,9 @@ from rocsteady.run.stop_deadline import StopDeadline
 from rocsteady.run.stopwatch import Stopwatch
 from rocsteady.run.telling.deadline_monitor import DeadlineMonitor
 from rocsteady.run.telling.events import Faults, Resumed, Started
-from rocsteady.run.telling.forecast import between_failures
 from rocsteady.run.telling.journal_records import JournalRecords, JournalWatch
 from rocsteady.run.telling.notifications import RunNotices
+from rocsteady.store.forecast import between_failures
 from rocsteady.store.identity import is_alive, script_fingerprint
 from rocsteady.store.values import Run, Sample
 from rocsteady.system.child_end import OURS

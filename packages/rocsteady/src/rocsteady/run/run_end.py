@@ -11,6 +11,7 @@ from rocsteady_train.inside.wire import FAULTS
 from rocsteady_train.untrusted_file import open_regular, read_tail
 
 from rocsteady.doctor.knowledge.failures import load_failures
+from rocsteady.doctor.machine_at_start import machine_at_start
 from rocsteady.errors import RocsteadyError
 from rocsteady.exit_codes import PERSON_NEEDED
 from rocsteady.model import Outcome, RunOutcome, Value
@@ -18,7 +19,6 @@ from rocsteady.run.attempt.attempt_end import AttemptEnd
 from rocsteady.run.attempt.gauges import BusyGpus
 from rocsteady.run.context import RunSpec, Services
 from rocsteady.run.job.done_when import RunEvidence, done, proves
-from rocsteady.run.machine_at_start import machine_at_start
 from rocsteady.run.recovery.recovery import Decision, exit_code
 from rocsteady.run.stopwatch import Stopwatch
 from rocsteady.run.telling.deadline_monitor import DeadlineMonitor

@@ -11,7 +11,10 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
+from rocsteady.doctor.knowledge.failures import load_failures
+from rocsteady.doctor.machine_at_start import record_machine
 from rocsteady.errors import RocsteadyError
+from rocsteady.failures.remedy import load_remedies
 from rocsteady.model import RunOutcome
 from rocsteady.run.attempt.termination import OF_TORCHRUN, end_what_was_left, guard
 from rocsteady.run.checkpoints.existing_checkpoints import Choice, choose
@@ -22,7 +25,6 @@ from rocsteady.run.engines.processes import start_command
 from rocsteady.run.engines.torchrun import AgentLink, torchrun_engine
 from rocsteady.run.job.values import Job
 from rocsteady.run.loop import Supervisor
-from rocsteady.run.machine_at_start import record_machine
 from rocsteady.run.options import NEVER, Followed, RunOptions, load_fallbacks, save_fallbacks
 from rocsteady.run.telling.announcer import Announcer, Screen
 from rocsteady.run.telling.notifications import Notifier, channels, notify_sources
@@ -80,7 +82,7 @@ class RunLauncher:
             self._services(job, run),
             observers=(exports,),
         )
-        record_machine(Path(run.folder), job.command)
+        record_machine(Path(run.folder), job.command, then=_load_knowledge)
         if self._link is not None:
             (Path(run.folder) / OF_TORCHRUN).touch()
         ours = guard(run.name, self.journal.here) if self._link is None else nullcontext()
@@ -149,6 +151,12 @@ class RunLauncher:
             )
         earlier = journal.story(resumed)
         return journal.take_over(resumed, alone=exclusive), earlier
+
+
+def _load_knowledge() -> None:
+    """Read what naming the first failure takes, so that the run is restarted sooner."""
+    load_failures()
+    load_remedies()
 
 
 def _free_name(wanted: str, journal: Journal) -> str:

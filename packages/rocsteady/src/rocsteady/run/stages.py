@@ -10,9 +10,9 @@ from datetime import UTC, datetime
 from msgspec.structs import replace
 
 from rocsteady.errors import RequestError
-from rocsteady.model import RunOutcome, Value
+from rocsteady.model import Deadline, RunOutcome, Value
 from rocsteady.run.job.stages import stage_job
-from rocsteady.run.job.values import Deadline, Job
+from rocsteady.run.job.values import Job
 from rocsteady.run.telling.announcer import Announcer
 from rocsteady.store.journal import Journal
 from rocsteady.store.values import Run

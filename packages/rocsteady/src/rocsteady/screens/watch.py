@@ -15,9 +15,10 @@ from rocsteady.hangs.frames import is_users_file, path_of, place_of_frame
 from rocsteady.hangs.proof.stack_frames import own_part
 from rocsteady.model import IntentKind, Outcome, RunOutcome, RunState, Value, WaitsFor
 from rocsteady.report.series import gauge, in_attempts
-from rocsteady.report.story import UNCHANGED, open_incident, settings_of
+from rocsteady.report.story import UNCHANGED, settings_of
 from rocsteady.report.wait_diagram import spoken
 from rocsteady.run.telling.run_watcher import RankView, WatchView
+from rocsteady.store.run_account import open_incident
 from rocsteady.store.values import (
     AttemptRecord,
     Bucket,

@@ -14,6 +14,7 @@ from msgspec import field
 from rocsteady.model import (
     Blame,
     Failure,
+    Forecast,
     IntentKind,
     Next,
     Observation,
@@ -201,15 +202,6 @@ class AttemptCost(Value, frozen=True, kw_only=True):
     idle: float  # seconds from its last progress to the first of the next
     steps_redone: int
     redoing: float  # seconds, at the rate of the attempt that had done them
-
-
-class Forecast(Value, frozen=True, kw_only=True):
-    at: float  # as likely before as after
-    early: float  # the end lies between, 90 %
-    late: float
-    rate: float  # steps a second
-    left: int  # steps
-    failures: float  # that are expected on the way
 
 
 class RunRecord(Value, frozen=True, kw_only=True):

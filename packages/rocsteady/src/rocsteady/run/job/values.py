@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+from datetime import timedelta
 from enum import Enum
 
 import msgspec
 
-from rocsteady.model import Value
+from rocsteady.model import Deadline, Value
 from rocsteady.run.job.metrics import Metrics
 from rocsteady.run.job.notify import Notify
 from rocsteady.system.logfile import LIMIT, LogRules
@@ -72,13 +72,6 @@ class Total(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
     def count(self) -> int | None:
         """All of it in the units in which it is counted: steps, or those of the pattern."""
         return self.steps or (self.epochs if self.log else None)
-
-
-class Deadline(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """By when. One of the two."""
-
-    at: datetime | None = None
-    within: timedelta | None = None  # of the start of the run
 
 
 class Variant(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -6,7 +6,7 @@ A rule holds for a limited time from when the option began; after that the optio
 from __future__ import annotations
 
 from rocsteady.run.options import RunOptions, StopRule
-from rocsteady.run.telling.forecast import fell_after
+from rocsteady.store.forecast import fell_after
 from rocsteady.store.values import RunRecord, Sample
 from rocsteady.wording import duration, plural
 

@@ -32,7 +32,7 @@ from rocsteady.run.attempt.progress import ProgressCounts
 from rocsteady.run.context import Services
 from rocsteady.run.options import Fallback, RunOptions
 from rocsteady.run.recovery.recovery import is_as_deadly, propose
-from rocsteady.run.telling.forecast import fell_after
+from rocsteady.store.forecast import fell_after
 from rocsteady.store.identity import script_fingerprint
 from rocsteady.store.machine_history import Memory
 from rocsteady.store.values import AttemptRecord, Deadly, Helped, NamedFailure, Run, RunRecord

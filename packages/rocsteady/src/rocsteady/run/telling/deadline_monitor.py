@@ -9,10 +9,10 @@ import time
 from collections.abc import Callable, Sequence
 
 from rocsteady import wording as words
-from rocsteady.run.job.values import Deadline
+from rocsteady.model import Deadline, Forecast
 from rocsteady.run.options import Fallback
 from rocsteady.run.telling.announcer import Announcer
-from rocsteady.run.telling.forecast import (
+from rocsteady.store.forecast import (
     PRIOR_BETWEEN,
     ProgressPoint,
     Restarts,
@@ -23,7 +23,7 @@ from rocsteady.run.telling.forecast import (
     points_of,
     totals,
 )
-from rocsteady.store.values import Forecast, Run, RunRecord, Sample
+from rocsteady.store.values import Run, RunRecord, Sample
 from rocsteady.wording import moment
 
 MAX_POINTS = 500  # points; every second one is forgotten when there are more

@@ -16,13 +16,13 @@ from typing import Protocol
 import msgspec
 
 from rocsteady.errors import RocsteadyError
-from rocsteady.report.run_metrics import RunEvent, RunMetrics, known, metrics_of
 from rocsteady.run.attempt.attempt_end import AttemptEnd
 from rocsteady.run.job.job_file import user_configuration
 from rocsteady.run.job.metrics import RUN, Metrics
 from rocsteady.run.job.values import Job
 from rocsteady.run.observer import ObservedRun, Observer
-from rocsteady.run.telling.forecast import story_ahead
+from rocsteady.run.telling.run_metrics import RunEvent, RunMetrics, known, metrics_of
+from rocsteady.store.forecast import story_ahead
 from rocsteady.store.journal import Journal
 from rocsteady.store.redaction import redactor_here
 from rocsteady.store.values import Run

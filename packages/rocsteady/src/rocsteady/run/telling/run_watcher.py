@@ -23,7 +23,7 @@ from rocsteady.hangs.values import Heartbeat
 from rocsteady.model import RunOutcome, Value, WaitsFor
 from rocsteady.run.attempt.injection import find_pages
 from rocsteady.run.attempt.rank_waits import RankWaits, read_waits
-from rocsteady.run.telling.forecast import story_ahead
+from rocsteady.store.forecast import story_ahead
 from rocsteady.store.journal import Journal
 from rocsteady.store.location import RUNS
 from rocsteady.store.redaction import Secrets

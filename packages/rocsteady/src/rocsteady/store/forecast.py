@@ -17,16 +17,8 @@ from typing import NamedTuple
 import msgspec
 from rocsteady_train import goodput
 
-from rocsteady.run.job.values import Deadline
-from rocsteady.store.values import (
-    SAVED_GAUGE,
-    Bucket,
-    DecisionRecord,
-    Forecast,
-    Run,
-    RunLine,
-    RunRecord,
-)
+from rocsteady.model import Deadline, Forecast
+from rocsteady.store.values import SAVED_GAUGE, Bucket, DecisionRecord, Run, RunLine, RunRecord
 
 STRETCHES = 12  # of equal time, that the work so far is cut into
 FEWEST = 3  # stretches that say something

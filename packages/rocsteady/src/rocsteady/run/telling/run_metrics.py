@@ -5,7 +5,16 @@ from __future__ import annotations
 import math
 
 from rocsteady.model import RunOutcome, Value
-from rocsteady.report.story import attempt_stories, costs_of, incident_title
+from rocsteady.store.run_account import (
+    costs_of,
+    decision_after,
+    decision_with_reason,
+    end_of,
+    end_with_step,
+    ended_well,
+    failure_after,
+    incident_title,
+)
 from rocsteady.store.values import RunLine, RunRecord
 
 
@@ -86,12 +95,14 @@ def events_of(story: RunRecord) -> tuple[RunEvent, ...]:
         RunEvent(at=each.at, text=f"incident {each.number}: {incident_title(each)}")
         for each in story.incidents
     ]
-    for attempt in attempt_stories(story):
-        failure, ended = attempt.failure, attempt.ended
-        if ended is None or failure is None or not attempt.reason:  # not yet
+    for attempt in story.attempts:
+        failure = failure_after(story, attempt.number)
+        decision = decision_after(story, attempt.number)
+        if attempt.ended is None or failure is None or decision is None:  # not yet
             continue
-        text = f"attempt {attempt.number} {attempt.outcome}. {failure.title.rstrip('.')}."
-        events.append(RunEvent(at=ended, text=f"{text} {attempt.reason}"))
+        end = end_with_step(end_of(attempt), attempt.last_step, ended_well=ended_well(attempt))
+        text = f"attempt {attempt.number} {end}. {failure.title.rstrip('.')}."
+        events.append(RunEvent(at=attempt.ended, text=f"{text} {decision_with_reason(decision)}"))
     if story.run.ended is not None:
         events.append(
             RunEvent(at=story.run.ended, text=f"the run ended: {story.run.outcome.value}")

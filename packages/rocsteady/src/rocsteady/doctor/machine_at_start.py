@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import shutil
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import msgspec
 from rocsteady_train.untrusted_file import read_head
 
-from rocsteady.doctor.knowledge.failures import load_failures
 from rocsteady.doctor.machine.machine import examine
 from rocsteady.doctor.values import Diagnosis
-from rocsteady.failures.remedy import load_remedies
 from rocsteady.model import Value
 from rocsteady.system.atomic_file import write_whole
 from rocsteady.system.disk_root import DiskRoot
@@ -30,7 +28,7 @@ class MachineAtStart(Value, frozen=True, kw_only=True):
     variables: dict[str, str]
 
 
-def record_machine(folder: Path, command: Sequence[str]) -> None:
+def record_machine(folder: Path, command: Sequence[str], *, then: Callable[[], object]) -> None:
     """Examine this machine beside the run, and keep what the doctor says of it.
 
     In a thread that nobody waits for: a file of a driver that hangs costs the record, not the run.
@@ -45,8 +43,7 @@ def record_machine(folder: Path, command: Sequence[str]) -> None:
             variables = {each.name: each.value or "" for each in machine.variables}
             told = MachineAtStart(diagnosis=diagnose(machine, knowledge), variables=variables)
             write_whole(folder / MACHINE_FILE, msgspec.json.encode(told))
-            load_failures()  # so that the first failure is named, and the run restarted, sooner
-            load_remedies()
+            then()
         except Exception:  # noqa: BLE001, S110 - the report then says that it was not examined
             pass
 
