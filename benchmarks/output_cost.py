@@ -41,9 +41,9 @@ open(sys.argv[2], "w").write(str(used.ru_utime + used.ru_stime))
 CARRIER = """
 import json, os, resource, sys
 from pathlib import Path
-from rocsteady.system.child import start_child
-child = start_child(json.loads(sys.argv[1]), environment=os.environ, folder=Path.cwd(),
-                    run_id="output-cost", log=Path(sys.argv[2]))
+from rocsteady.system.child import Start, start_child
+child = start_child(Start(command=json.loads(sys.argv[1]), environment=os.environ,
+                          folder=Path.cwd(), run_id="output-cost", log=Path(sys.argv[2])))
 child.wait()
 child.close()
 facts = [resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, child.missed_bytes]

@@ -31,9 +31,8 @@ from rocsteady.run.engines.standby import (
     on_battery,
     shadows,
 )
-from rocsteady.system.child import WaitingCommand
+from rocsteady.system.child import Start, WaitingCommand
 from rocsteady.system.child_end import TerminalUse
-from rocsteady.system.logfile import NO_RULES
 
 PYTHON = sys.executable
 WITHIN = 60.0  # seconds
@@ -68,13 +67,15 @@ class Waiting:
         out, err = (os.open(self.runs.folder.parent / name, OUTPUT) for name in ("out", "err"))
         given, ours = os.pipe()
         os.close(ours)
-        self.process = WaitingCommand(
-            command,
+        self.begun = Start(
+            command=command,
             environment={**existing, **added},
             folder=self.runs.folder,
             run_id=f"{self.name}-1",
+            log=self.runs.folder.parent / "log",
             terminal=TerminalUse(stdin=given, stdout=out, stderr=err),
         )
+        self.process = WaitingCommand(self.begun)
         self.opened = (given, out, err)
         return self.process
 
@@ -94,7 +95,7 @@ class Waiting:
         """Give it its turn, and return its end."""
         assert self.process is not None
         turn = os.open(self.injection.site / TURN, os.O_WRONLY | os.O_NONBLOCK)
-        child = self.process.watched(self.runs.folder.parent / "log", NO_RULES, None)
+        child = self.process.watched(self.begun)
         self.process = None
         os.write(turn, json.dumps({"command": command, "environment": changed}).encode())
         os.close(turn)

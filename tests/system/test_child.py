@@ -26,10 +26,10 @@ KILLED = Exit(signal=signal.SIGKILL)
 SUPERVISOR = """
 import os, sys, time
 from pathlib import Path
-from rocsteady.system.child import Child, start_child
+from rocsteady.system.child import Start, start_child
 from rocsteady.system.child_end import DETACHED
-child = start_child(sys.argv[3:], environment=os.environ, folder=Path.cwd(), run_id=sys.argv[1],
-                    log=Path(sys.argv[2]), terminal=DETACHED)
+child = start_child(Start(command=sys.argv[3:], environment=os.environ, folder=Path.cwd(),
+                          run_id=sys.argv[1], log=Path(sys.argv[2]), terminal=DETACHED))
 print(child.keeper, flush=True)
 time.sleep(120)
 """

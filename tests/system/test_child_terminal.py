@@ -46,9 +46,9 @@ print("SHELL ended", os.waitstatus_to_exitcode(status), "cooked", cooked(), flus
 SUPERVISOR = """
 import os, sys
 from pathlib import Path
-from rocsteady.system.child import Child, start_child
-child = start_child(sys.argv[3:], environment=os.environ, folder=Path.cwd(), run_id=sys.argv[1],
-                    log=Path(sys.argv[2]))
+from rocsteady.system.child import Start, start_child
+child = start_child(Start(command=sys.argv[3:], environment=os.environ, folder=Path.cwd(),
+                          run_id=sys.argv[1], log=Path(sys.argv[2])))
 code = child.wait().code
 child.close()
 sys.exit(code)

@@ -11,7 +11,7 @@ import uuid
 from collections.abc import Callable
 from pathlib import Path
 
-from rocsteady.system.child import Child, start_child
+from rocsteady.system.child import Child, Start, start_child
 from rocsteady.system.child_end import TerminalUse
 
 VICTIMS = Path(__file__).parent
@@ -67,13 +67,15 @@ class Children:
         **environment: str,
     ) -> Child:
         child = start_child(
-            command,
-            environment={**os.environ, **environment},
-            folder=self.folder,
-            run_id=self.run_id,
-            log=self.log,
-            on_output=on_output,
-            terminal=use or TerminalUse(stdin=None, stdout=None, stderr=None),
+            Start(
+                command=command,
+                environment={**os.environ, **environment},
+                folder=self.folder,
+                run_id=self.run_id,
+                log=self.log,
+                on_output=on_output,
+                terminal=use or TerminalUse(stdin=None, stdout=None, stderr=None),
+            )
         )
         self.started.append(child)
         return child

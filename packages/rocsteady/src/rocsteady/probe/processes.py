@@ -15,7 +15,7 @@ from pathlib import Path
 
 from rocsteady.errors import RocsteadyError
 from rocsteady.system.bounded_call import kill_session
-from rocsteady.system.child import Child, start_child
+from rocsteady.system.child import Child, Start, start_child
 from rocsteady.system.child_end import DETACHED, Exit, Stopping
 
 PACKAGE = "_rocsteady_inside"
@@ -58,12 +58,14 @@ class Fresh:
     ) -> None:
         folder = Path(str(request["folder"]))
         self._child = start_child(
-            [python, "-c", START, str(site), "one", json.dumps(request)],
-            environment={**environment, "ROCSTEADY_RUN": run_id},
-            folder=folder,
-            run_id=run_id,
-            log=folder / "output",
-            terminal=DETACHED,
+            Start(
+                command=[python, "-c", START, str(site), "one", json.dumps(request)],
+                environment={**environment, "ROCSTEADY_RUN": run_id},
+                folder=folder,
+                run_id=run_id,
+                log=folder / "output",
+                terminal=DETACHED,
+            )
         )
         self.pid = self._child.pid
 
@@ -94,12 +96,14 @@ class Forks:
         self._listening.bind(str(address))
         self._listening.listen(1)
         self._child: Child = start_child(
-            [python, "-c", START, str(site), "serve", str(address)],
-            environment={**environment, "ROCSTEADY_RUN": run_id},
-            folder=folder,
-            run_id=run_id,
-            log=folder / "forks.log",
-            terminal=DETACHED,
+            Start(
+                command=[python, "-c", START, str(site), "serve", str(address)],
+                environment={**environment, "ROCSTEADY_RUN": run_id},
+                folder=folder,
+                run_id=run_id,
+                log=folder / "forks.log",
+                terminal=DETACHED,
+            )
         )
         self._rest = b""
         self._connection = self._accepted()

@@ -10,6 +10,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 from typing import TypeAlias
@@ -40,60 +41,57 @@ ROUNDS = 20  # looks at a tree that grows while it is being stopped
 _abandoned: list[subprocess.Popen[bytes]] = []  # kept, so that nothing tries to reap them
 
 
-def start_child(  # noqa: PLR0913 - each is said by name
-    command: Sequence[str],
-    *,
-    environment: Mapping[str, str],
-    folder: Path,
-    run_id: str,
-    log: Path,
-    on_output: Callable[[bytes], None] | None = None,
-    terminal: TerminalUse = OURS,
-    log_rules: LogRules = NO_RULES,
-) -> Child:
-    """Start a command; raises the OSError of exec. ``on_output`` gets each chunk, and is quick."""
-    wiring = wire(terminal)
-    wiring.connect(terminal)
+@dataclass(frozen=True, kw_only=True)
+class Start:
+    """What is started, and where its output goes."""
+
+    command: Sequence[str]
+    environment: Mapping[str, str]
+    folder: Path
+    run_id: str
+    log: Path
+    on_output: Callable[[bytes], None] | None = None  # gets each chunk, and is quick
+    terminal: TerminalUse = OURS
+    log_rules: LogRules = NO_RULES
+
+    def launch(self, wiring: Wiring) -> LaunchedCommand:
+        return launch(
+            self.command,
+            environment=self.environment,
+            folder=self.folder,
+            run_id=self.run_id,
+            streams=wiring.given,
+        )
+
+
+def start_child(start: Start) -> Child:
+    """Start a command; raises the OSError of exec."""
+    wiring = wire(start.terminal)
+    wiring.connect(start.terminal)
     try:
-        log_file = LogFile(log, log_rules)
+        log_file = LogFile(start.log, start.log_rules)
     except BaseException:
         wiring.close_given()
         wiring.close()
         raise
     try:
-        launched = launch(
-            command, environment=environment, folder=folder, run_id=run_id, streams=wiring.given
-        )
+        launched = start.launch(wiring)
     except BaseException:
         wiring.close()
         log_file.close(READER_WAIT)
         raise
     finally:
         wiring.close_given()
-    return Child(launched, wiring, log_file, run_id, on_output)
+    return Child(launched, wiring, log_file, start.run_id, start.on_output)
 
 
 class WaitingCommand:
     """A command that was started ahead of its turn: below its keeper, and with nobody watching."""
 
-    def __init__(
-        self,
-        command: Sequence[str],
-        *,
-        environment: Mapping[str, str],
-        folder: Path,
-        run_id: str,
-        terminal: TerminalUse,
-    ) -> None:
-        self._wiring, self._run_id, self._terminal = wire(terminal), run_id, terminal
+    def __init__(self, start: Start) -> None:
+        self._wiring, self._run_id = wire(start.terminal), start.run_id
         try:
-            self._launched = launch(
-                command,
-                environment=environment,
-                folder=folder,
-                run_id=run_id,
-                streams=self._wiring.given,
-            )
+            self._launched = start.launch(self._wiring)
         except BaseException:
             self._wiring.close()
             raise
@@ -109,13 +107,11 @@ class WaitingCommand:
         )
         return lives and self._launched.keeper.poll() is None and self._wiring.is_silent()
 
-    def watched(
-        self, log: Path, log_rules: LogRules, on_output: Callable[[bytes], None] | None
-    ) -> Child:
-        """Take it on as a child; it is not to be ended here any more."""
-        log_file = LogFile(log, log_rules)
-        self._wiring.connect(self._terminal)
-        return Child(self._launched, self._wiring, log_file, self._run_id, on_output)
+    def watched(self, start: Start) -> Child:
+        """Take it on as the child of this start; it is not to be ended here any more."""
+        log_file = LogFile(start.log, start.log_rules)
+        self._wiring.connect(start.terminal)
+        return Child(self._launched, self._wiring, log_file, self._run_id, start.on_output)
 
     def end(self) -> None:
         """End it and all that it started, and wait for that."""

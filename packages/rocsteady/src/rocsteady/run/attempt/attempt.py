@@ -67,6 +67,7 @@ from rocsteady.run.options import RunOptions
 from rocsteady.run.recovery.planned_restart import SaveWatch
 from rocsteady.run.stopwatch import boot_clock
 from rocsteady.store.values import Sample
+from rocsteady.system.child import Start
 from rocsteady.system.child_end import Exit, Stopping
 from rocsteady.wording import plural
 
@@ -143,14 +144,16 @@ class Attempt:
             self._announcer.say(f"torchrun uses the rendezvous that you chose: {chosen}.")
         self._announcer.flush()
         return self._services.engine(
-            launch,
-            environment=self._environment(),
-            folder=self._context.spec.folder,
-            run_id=self._context.run_id,
-            log=self._context.log,
-            on_output=lambda chunk: self._counter.feed(chunk, time.monotonic()),
-            terminal=self._services.terminal,
-            log_rules=self._context.spec.job.log_rules,
+            Start(
+                command=launch.command,
+                environment={**self._environment(), **launch.environment},
+                folder=self._context.spec.folder,
+                run_id=self._context.run_id,
+                log=self._context.log,
+                on_output=lambda chunk: self._counter.feed(chunk, time.monotonic()),
+                terminal=self._services.terminal,
+                log_rules=self._context.spec.job.log_rules,
+            )
         )
 
     def watch(self, child: AttemptProcesses) -> AttemptEnd:

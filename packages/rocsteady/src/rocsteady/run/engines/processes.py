@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Protocol
 
 from rocsteady_train.inside.launcher import ONE_HOST, options
 
-from rocsteady.run.checkpoints.resume import Launch
-from rocsteady.system.child import Child, start_child
-from rocsteady.system.child_end import Exit, Interrupts, Stopping, StopResult, TerminalUse
-from rocsteady.system.logfile import LogRules
+from rocsteady.system.child import Child, Start, start_child
+from rocsteady.system.child_end import Exit, Interrupts, Stopping, StopResult
 
 
 class AttemptProcesses(Protocol):
@@ -69,24 +67,7 @@ class AttemptProcesses(Protocol):
         """End what is left, and let go."""
 
 
-class Engine(Protocol):
-    """Brings the processes of an attempt into being."""
-
-    def __call__(  # noqa: PLR0913 - all are keyword arguments
-        self,
-        launch: Launch,
-        *,
-        environment: Mapping[str, str],
-        folder: Path,
-        run_id: str,
-        log: Path,
-        on_output: Callable[[bytes], None],
-        terminal: TerminalUse,
-        log_rules: LogRules,
-    ) -> AttemptProcesses:
-        """Start them."""
-
-
+Engine = Callable[[Start], AttemptProcesses]  # brings the processes of an attempt into being
 LAUNCHERS = ("torchrun", "torch.distributed.run")
 RESTARTS, HOSTS = "PET_MAX_RESTARTS", "PET_NNODES"  # torchrun's variables for its options
 
@@ -134,28 +115,10 @@ def _script(command: Sequence[str], first: int) -> int:
     return next(places, len(command))
 
 
-def start_command(  # noqa: PLR0913 - all are keyword arguments
-    launch: Launch,
-    *,
-    environment: Mapping[str, str],
-    folder: Path,
-    run_id: str,
-    log: Path,
-    on_output: Callable[[bytes], None],
-    terminal: TerminalUse,
-    log_rules: LogRules,
-) -> Child:
+def start_command(start: Start) -> Child:
     """Start the command; of torchrun, only the restarts are rocsteady's."""
-    variables = {**environment, **launch.environment}
-    if _launcher(launch.command) and variables.get(HOSTS, "1") in ONE_HOST:
+    variables = dict(start.environment)
+    if _launcher(start.command) and variables.get(HOSTS, "1") in ONE_HOST:
         variables.pop(RESTARTS, None)
-    return start_child(
-        without_own_restarts(launch.command, variables.get(HOSTS, "1")),
-        environment=variables,
-        folder=folder,
-        run_id=run_id,
-        log=log,
-        on_output=on_output,
-        terminal=terminal,
-        log_rules=log_rules,
-    )
+    command = without_own_restarts(tuple(start.command), variables.get(HOSTS, "1"))
+    return start_child(replace(start, command=command, environment=variables))

@@ -10,8 +10,8 @@ import contextlib
 import json
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TypeVar
 
@@ -25,13 +25,10 @@ from rocsteady.hangs.looking.cgroups import ROOT, read
 from rocsteady.hangs.looking.memory import read_memory
 from rocsteady.model import RunState, Value
 from rocsteady.run.attempt.injection import Injection, inject, lay_out, remove
-from rocsteady.run.checkpoints.resume import Launch
 from rocsteady.run.engines.processes import AttemptProcesses, Engine
 from rocsteady.run.telling.announcer import Announcer
 from rocsteady.store.values import Sample
-from rocsteady.system.child import WaitingCommand
-from rocsteady.system.child_end import TerminalUse
-from rocsteady.system.logfile import LogRules
+from rocsteady.system.child import Start, WaitingCommand
 
 ORDER, TURN = "standby", "turn"  # files beside sitecustomize.py
 PACE_AFTER = 3.0  # seconds of steps, after which the pace is known
@@ -44,7 +41,7 @@ LIMIT = 1024 * 1024  # bytes of a report
 PIPE_SIZE = 65536  # bytes that a pipe takes at once
 MEGABYTE = 1_000_000
 # Read by rocsteady_train when training begins, and by nothing that is imported ahead.
-LATE_VARIABLES = (wire.RESUME_FROM, wire.SAVE_AFTER, wire.BETWEEN_FAILURES)
+LATE_VARIABLES = {wire.RESUME_FROM, wire.SAVE_AFTER, wire.BETWEEN_FAILURES}
 
 
 class Import(Value, frozen=True, kw_only=True):
@@ -80,11 +77,7 @@ class Ready(Value, frozen=True, kw_only=True):
 class _Started:
     """How an attempt was started."""
 
-    command: tuple[str, ...]
-    environment: Mapping[str, str]
-    folder: Path
-    run_id: str
-    terminal: TerminalUse
+    start: Start
     pid: int
     ahead: tuple[str, ...] = ()  # what a standby had imported for it
     first_step: float | None = None
@@ -97,10 +90,7 @@ class _Waiting:
 
     process: WaitingCommand
     injection: Injection
-    command: tuple[str, ...]
-    environment: Mapping[str, str]
-    run_id: str
-    folder: Path
+    start: Start
     imports: tuple[str, ...]
     files: Mapping[str, tuple[int, int]]
     path: Sequence[str]
@@ -140,51 +130,22 @@ class Standby:
         self._seconds: dict[str, float] = {}  # that imports took, by name
         self._given_up = False
 
-    def __call__(  # noqa: PLR0913 - all are keyword arguments
-        self,
-        launch: Launch,
-        *,
-        environment: Mapping[str, str],
-        folder: Path,
-        run_id: str,
-        log: Path,
-        on_output: Callable[[bytes], None],
-        terminal: TerminalUse,
-        log_rules: LogRules,
-    ) -> AttemptProcesses:
+    def __call__(self, start: Start) -> AttemptProcesses:
         """Start an attempt."""
-        whole = {**environment, **launch.environment}
         ahead = self._waiting.imports if self._waiting is not None else ()
-        child = self._take(launch, whole, run_id, log, on_output, log_rules)
+        child = self._take(start)
         if child is None:
             ahead = ()
             with contextlib.suppress(KeyError, OSError):
-                (Path(environment[wire.PAGES]) / wire.STANDBY_WANTED).touch()
-            child = self._engine(
-                launch,
-                environment=environment,
-                folder=folder,
-                run_id=run_id,
-                log=log,
-                on_output=on_output,
-                terminal=terminal,
-                log_rules=log_rules,
-            )
-        self._attempt = _Started(
-            command=tuple(launch.command),
-            environment=whole,
-            folder=folder,
-            run_id=run_id,
-            terminal=terminal,
-            pid=child.pid,
-            ahead=ahead,
-        )
+                (Path(start.environment[wire.PAGES]) / wire.STANDBY_WANTED).touch()
+            child = self._engine(start)
+        self._attempt = _Started(start=start, pid=child.pid, ahead=ahead)
         return child
 
     def injection(self, run_id: str) -> Injection | None:
         """Return what the standby of this attempt was given; None: there is none."""
         waiting = self._waiting
-        return waiting.injection if waiting is not None and waiting.run_id == run_id else None
+        return waiting.injection if waiting is not None and waiting.start.run_id == run_id else None
 
     def seen(self, sample: Sample) -> None:
         """Start one while the attempt trains well, and end it if memory gets scarce."""
@@ -225,7 +186,7 @@ class Standby:
         self._announcer.note(f"no standby: {why}.")
 
     def _prepare(self, attempt: _Started) -> None:
-        pages = Path(attempt.environment.get(wire.PAGES, ""))
+        pages = Path(attempt.start.environment.get(wire.PAGES, ""))
         if not any(beat.pid == attempt.pid and beat.step for beat in read_pages(pages)):
             self._announcer.note("no standby: the command itself does not train, it starts others.")
             return
@@ -256,9 +217,9 @@ class Standby:
             self._give_up(str(error))
 
     def _start(self, attempt: _Started, ahead: Sequence[Import]) -> _Waiting:
-        start, _, number = attempt.run_id.rpartition("-")
-        run_id = f"{start}-{int(number) + 1}"
-        environment = dict(attempt.environment)
+        run, _, number = attempt.start.run_id.rpartition("-")
+        run_id = f"{run}-{int(number) + 1}"
+        environment = dict(attempt.start.environment)
         ours = str(Path(environment[wire.PAGES]).with_name("site"))
         theirs = environment["PYTHONPATH"].removeprefix(ours).removeprefix(os.pathsep)
         injection = inject(run_id, environment, self._owner)
@@ -273,55 +234,39 @@ class Standby:
                 "imports": {each.name: each.origin for each in ahead},
                 "finders": ahead[0].finders,
                 "turn": str(turn),
-                "command": attempt.command,
+                "command": attempt.start.command,
             }
             (injection.site / ORDER).write_text(json.dumps(order))
-            process = WaitingCommand(
-                attempt.command,
-                environment=environment,
-                folder=attempt.folder,
-                run_id=run_id,
-                terminal=attempt.terminal,
-            )
+            start = replace(attempt.start, environment=environment, run_id=run_id)
+            process = WaitingCommand(start)
         except BaseException:
             remove(injection.pages.parent)
             raise
         return _Waiting(
             process=process,
             injection=injection,
-            command=attempt.command,
-            environment=environment,
-            run_id=run_id,
-            folder=attempt.folder,
+            start=start,
             imports=tuple(each.name for each in ahead),
             files={path: about for each in ahead[::-1] for path, about in each.files.items()},
             path=ahead[-1].path,
             seconds=sum(self._seconds[each.name] for each in ahead),
         )
 
-    def _take(  # noqa: PLR0913, PLR0917 - as above
-        self,
-        launch: Launch,
-        environment: Mapping[str, str],
-        run_id: str,
-        log: Path,
-        on_output: Callable[[bytes], None],
-        log_rules: LogRules,
-    ) -> AttemptProcesses | None:
+    def _take(self, start: Start) -> AttemptProcesses | None:
         """Let the standby become the attempt; None, and it is ended, if anything differs."""
         waiting = self._waiting
         if waiting is None:
             return None
         self._waiting = None
-        changed = changes(waiting.environment, environment)
-        order = json.dumps({"command": launch.command, "environment": changed}).encode()
-        may_differ = {*LATE_VARIABLES, *launch.environment}
+        changed = changes(waiting.start.environment, start.environment)
+        differs = min(changed.keys() - LATE_VARIABLES, default="")
+        order = json.dumps({"command": start.command, "environment": changed}).encode()
         size, turn = waiting.size, -1
         against = (
-            "it is of another attempt" if run_id != waiting.run_id else
-            f"{min(changed.keys() - may_differ)} differs" if changed.keys() - may_differ else
+            "it is of another attempt" if start.run_id != waiting.start.run_id else
+            f"{differs} differs" if differs else
             "its arguments are too long" if len(order) > PIPE_SIZE else
-            _against(waiting, launch.command)
+            _against(waiting, start.command)
         )  # fmt: skip
         if not against:
             try:
@@ -330,12 +275,12 @@ class Standby:
                 against = "it does not wait"
         if against:
             waiting.process.end()
-            clear = lay_out if run_id == waiting.run_id else remove
+            clear = lay_out if start.run_id == waiting.start.run_id else remove
             clear(waiting.injection.pages.parent)
             self._announcer.note(f"not restarted from the standby: {against}.")
             return None
         try:
-            child = waiting.process.watched(log, log_rules, on_output)
+            child = waiting.process.watched(start)
         except BaseException:
             waiting.process.end()
             os.close(turn)
@@ -355,14 +300,14 @@ def _against(waiting: _Waiting, command: Sequence[str]) -> str:
         return "it is not ready, has ended or printed something"
     if ready.against:
         return ready.against
-    head = len(waiting.command) - ready.arguments
-    if tuple(command[:head]) != waiting.command[:head]:
+    head = len(waiting.start.command) - ready.arguments
+    if tuple(command[:head]) != tuple(waiting.start.command[:head]):
         return "the command is another"
     for path, about in waiting.files.items():
         if _stamp(path) != tuple(about):
             return f"{path} was edited"
     for folder in moved_ahead(ready.path, waiting.path):
-        if shadowing := shadows(waiting.folder / folder, ready.names, ready.missing):
+        if shadowing := shadows(waiting.start.folder / folder, ready.names, ready.missing):
             return f"{shadowing} would be imported instead"
     return ""
 

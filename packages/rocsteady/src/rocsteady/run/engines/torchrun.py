@@ -22,7 +22,6 @@ from typing import Any
 import msgspec
 
 from rocsteady.errors import LauncherError, NotNeededError, RocsteadyError
-from rocsteady.run.checkpoints.resume import Launch
 from rocsteady.run.engines.processes import AttemptProcesses, Engine
 from rocsteady.run.hosts.blamed_nodes import BlamedNodes
 from rocsteady.system import keeper, procfs
@@ -33,10 +32,8 @@ from rocsteady.system.child_end import (
     Interrupts,
     Stopping,
     StopResult,
-    TerminalUse,
 )
 from rocsteady.system.keeper import Family
-from rocsteady.system.logfile import LogRules
 from rocsteady.system.output_buffer import OutputBuffer
 from rocsteady.system.terminal import taken
 
@@ -137,22 +134,7 @@ class AgentLink:
 
 def torchrun_engine(link: AgentLink) -> Engine:
     """Return how a generation of ranks of this agent is started."""
-
-    def start(  # noqa: PLR0913 - all are keyword arguments
-        launch: Launch,
-        *,
-        environment: Mapping[str, str],
-        folder: Path,
-        run_id: str,
-        log: Path,
-        on_output: Callable[[bytes], None],
-        terminal: TerminalUse,
-        log_rules: LogRules,
-    ) -> AttemptProcesses:
-        del folder, log, on_output, terminal, log_rules  # these are the agent's
-        return link.start({**environment, **launch.environment}, run_id)
-
-    return start
+    return lambda start: link.start(start.environment, start.run_id)  # all else is the agent's
 
 
 # A generation of ranks below torchrun's agent, which starts and reaps them.
