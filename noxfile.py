@@ -46,6 +46,15 @@ ELSEWHERE = {  # whose tests are not in a folder of that name
     "loop": Path("tests/checkpoints"),
     "machines": Path("tests/doctor/test_machines.py"),
 }
+# The slow tests, below tests/, in shards of at most 45 minutes on two cores.
+SHARDS = {
+    "cli": ("cli", "examples", "plan", "test_*.py"),
+    "inside": ("checkpoints", "guides", "inside", "integrations"),
+    "failing": ("doctor", "failing", "failures", "hangs", "hostile", "probe", "store", "system"),
+    "ranks": ("ranks",),
+    "runs": ("run/test_[a-q]*.py",),
+    "restarts": ("run/test_[r-z]*.py",),
+}
 LOCK = ".ci/requirements-dev.txt"
 MOST_PACKAGES = 26  # that installing the wheel may bring, rocsteady included
 DOCTOR_ENDS_WITH = (0, 1, 3)  # nothing blocks, something blocks, could not examine
@@ -181,19 +190,27 @@ def slow(session: nox.Session) -> None:
 
 
 @nox.session
-def full(session: nox.Session) -> None:
-    """Run all slow tests, hostile inputs and forecasts at full length. Takes hours."""
+@nox.parametrize("shard", [nox.param(name, id=name) for name in SHARDS])
+def full(session: nox.Session, shard: str) -> None:
+    """Run the slow tests of a shard, such as ``full(ranks)``. At most 45 min each."""
+    _install(session, "--group", "test", *CHECKOUT)
+    env = {TORCH_PYTHON: _torch_python(session)}
+    folders = [str(path) for each in SHARDS[shard] for path in sorted(HERE.glob(f"tests/{each}"))]
+    wanted = ("-m", "slow and not hardware", "--durations=20", *folders)
+    session.run("pytest", *wanted, *session.posargs, env=env)
+
+
+@nox.session
+def long(session: nox.Session) -> None:
+    """Run at full length what slow tests have in part; the corpus; forecasts. Takes hours."""
     _install(session, "--group", "test", *CHECKOUT)
     python = _torch_python(session)
     env = {TORCH_PYTHON: python, **ALL_OF_IT}
-    wanted = ("-m", "slow and not hardware", "--durations=20")
-    if session.posargs:
-        session.run("pytest", *wanted, *session.posargs, env=env)
-        return
-    session.run("pytest", *wanted, "--ignore=tests/hostile", env=env)
-    session.run("python", "tests/victims/corpus.py", "--python", python)
-    session.run("python", "benchmarks/forecast.py", "--python", python, "--check")
-    session.notify("hostile")
+    wanted = session.posargs or ["tests/ranks/test_faults.py", "tests/plan"]
+    session.run("pytest", "-m", "slow and not hardware", *wanted, env=env)
+    if not session.posargs:
+        session.run("python", "tests/victims/corpus.py", "--python", python)
+        session.run("python", "benchmarks/forecast.py", "--python", python, "--check")
 
 
 @nox.session

@@ -11,10 +11,10 @@ import pytest
 
 pytestmark = pytest.mark.slow
 HARNESS = Path(__file__).parents[1] / "victims" / "rank_faults.py"
-NUMBER = os.environ.get("ROCSTEADY_RANK_FAULTS", "")  # set by nox -s full
+NUMBER = os.environ.get("ROCSTEADY_RANK_FAULTS", "")  # set by nox -s long
 
 
-@pytest.mark.skipif(not NUMBER, reason="takes an hour; run by nox -s full")
+@pytest.mark.skipif(not NUMBER, reason="takes an hour; run by nox -s long")
 @pytest.mark.skipif(sys.platform == "win32", reason="runs are of POSIX; Windows is unconfirmed")
 def test_every_fault_is_recovered_from(tmp_path: Path, ranks_python: str) -> None:
     seed = "20774"
