@@ -1,4 +1,4 @@
-"""The pages about single GPUs, made from the knowledge base and from what people shared.
+"""The pages about single GPUs, made from the knowledge base.
 
 ``python docs/gpu_pages.py`` writes docs/gpus/; the documentation does the same when it is built.
 """
@@ -13,14 +13,6 @@ from rocsteady.doctor.diagnosis import doctors_knowledge
 from rocsteady.doctor.gpu_reports import GpuReports, gpu_reports, mentions, short_name
 from rocsteady.doctor.knowledge.failures import KnownFailure, load_failures
 from rocsteady.doctor.knowledge.hardware import Arch, WheelIndex, WheelRelease
-from rocsteady.doctor.knowledge.observations import (
-    FALSE_SHARE,
-    FEWEST_PEOPLE,
-    Cell,
-    can_be_stated,
-    load_cells,
-    share,
-)
 from rocsteady.doctor.knowledge.reader import Knowledge
 from rocsteady.doctor.knowledge.rules import PLACEHOLDER, Rule, leaves
 from rocsteady.doctor.knowledge.values import Severity, Source
@@ -56,10 +48,10 @@ def link(source: Source) -> str:
 class GpuPages:
     """All pages, by the file that each is written to."""
 
-    def __init__(self, knowledge: Knowledge, cells: tuple[Cell, ...]) -> None:
+    def __init__(self, knowledge: Knowledge) -> None:
         self.knowledge = knowledge
         self.failures: Mapping[str, KnownFailure] = load_failures().kinds
-        self.reports = [gpu_reports(gfx, knowledge, cells) for gfx in knowledge.arches]
+        self.reports = [gpu_reports(gfx, knowledge) for gfx in knowledge.arches]
         texts = [source.title for source in knowledge.sources.values()]
         texts += [rule.why for rule in knowledge.rules.values()]
         self._text = "\n".join(texts)
@@ -107,8 +99,6 @@ class GpuPages:
         yield from self._rules(below, arch)
         yield "## What goes wrong, and what helps"
         yield from self._rules(above, arch)
-        yield "## What people reported"
-        yield from self._counts(reports.cells)
         yield "## Threads"
         if reports.threads:
             yield "\n".join(
@@ -197,54 +187,10 @@ class GpuPages:
                 )
             )
 
-    def _counts(self, cells: tuple[Cell, ...]) -> Iterator[str]:
-        if not cells:
-            yield (
-                "Nobody has shared what this GPU did yet. `rocsteady doctor --share` shows what it"
-                " would share, and sends nothing."
-            )
-            return
-        yield (
-            "Shared with `rocsteady doctor --share`. Each person counts once in a row. A failure"
-            f" is listed if at least {FEWEST_PEOPLE} people had it; the range is where the share"
-            f" lies (95 %, allowing for {FALSE_SHARE:.0%} of false reports)."
-        )
-        for cell in cells:
-            yield f"**{cell.system}, PyTorch {cell.torch}, ROCm {cell.rocm or 'none'}:** " + (
-                f"{cell.people} people, {cell.first} to {cell.last}. Kernels: "
-                + ", ".join(f"{name or 'not known'} ({n})" for name, n in cell.kernels.items())
-                + "."
-            )
-            yield "\n".join(self._cell_rows(cell))
-
-    def _cell_rows(self, cell: Cell) -> Iterator[str]:
-        stated = [
-            (each, found)
-            for each in cell.failures
-            if can_be_stated(found := share(each.people, cell.people))
-        ]
-        if not stated:
-            yield "No failure was reported by enough people."
-            return
-        for each, found in stated:
-            title = self.failures[each.kind].title if each.kind in self.failures else each.kind
-            helped = ", ".join(
-                f"{name}: {number} of {each.people}"
-                for name, number in each.helped.items()
-                if number >= FEWEST_PEOPLE
-            )
-            further = f" Went further with {plain(helped)}." if helped else ""
-            yield (
-                f"- {plain(title)}: {each.people} of {cell.people} people, which is"
-                f" {found.low:.0%} to {found.high:.0%} of all; since {each.first}.{further}"
-            )
-
 
 def _counted(reports: GpuReports) -> str:
-    people = sum(cell.people for cell in reports.cells)
     counts = (len(reports.rules), "known problem"), (len(reports.threads), "thread")
     words = [plural(number, word) for number, word in counts if number]
-    words += [f"reported by {people} people"] if people else []
     return ", ".join(words) or "Nothing known beyond its builds"
 
 
@@ -279,7 +225,7 @@ def write(folder: Path, files: Iterable[tuple[str, str]]) -> None:
 
 def write_gpu_pages(folder: Path = HERE / "gpus") -> None:
     """Write all pages."""
-    write(folder, GpuPages(doctors_knowledge(), load_cells()).files())
+    write(folder, GpuPages(doctors_knowledge()).files())
 
 
 if __name__ == "__main__":

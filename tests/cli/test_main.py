@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 SURFACE = {
     "doctor": {
         "--json", "--python", "--root", "--list", "--explain", "--knowledge", "--facts", "--record",
-        "--strict", "--fleet", "-v", "--verbose", "--paste", "--share",
+        "--strict", "--fleet", "-v", "--verbose", "--paste",
     },
     "doctor env": {"--json", "--python", "--root", "file"},
     "doctor wheels": {"--all", "--gpu", "--json", "--list", "--os", "--python", "--root"},

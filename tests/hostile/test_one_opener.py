@@ -44,7 +44,6 @@ MAY = {
     "run/recovery/backoff.py": "files of the kernel",
     "run/checkpoints/torch_file.py": "a part of a zip that was opened with care",
     "doctor/knowledge_check.py": "data that comes with rocsteady, or that the user names",
-    "cli/share.py": "a page, in a browser",
     "integrations/kernel_faults.py": "a device of the kernel, without blocking",
     "integrations/torchrun_channels.py": "files of the kernel",
     "loop/roll_back.py": "adds to a file of its own",

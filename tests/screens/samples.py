@@ -502,7 +502,6 @@ RUN_EVENTS = (
     Done(
         seconds=72.0, steps=500, hangs=2, lost=31.0, place=_LOCKED.place,
         keep="rocsteady run --with loader-inline", report="rocsteady report",
-        share="rocsteady doctor --share",
     ),
 )  # fmt: skip
 

@@ -95,12 +95,6 @@ class DoctorGroup(CommandGroup):
 @click.option(
     "--paste", is_flag=True, help="Print a block for an issue: everything, without names."
 )
-@click.option(
-    "--share",
-    "shares",
-    is_flag=True,
-    help="Show what this machine tried and how it went, as counts, and open a form to share it.",
-)
 @click.option("--strict", is_flag=True, help="Also exit with code 1 for risks.")
 @click.option(
     "--fleet",
@@ -121,7 +115,6 @@ def command(  # noqa: PLR0913 - one argument an option
     recording: Path | None,
     verbose: bool,
     paste: bool,
-    shares: bool,
     strict: bool,
     fleet: bool,
 ) -> None:
@@ -147,11 +140,6 @@ def command(  # noqa: PLR0913 - one argument an option
         return
     if facts:
         _show_facts(machine, knowledge, as_json=as_json)
-        return
-    if shares:
-        from rocsteady.cli.share import share, shared_names, tried_here  # noqa: PLC0415 - as above
-
-        share(machine, [] if root else tried_here(machine, knowledge, shared_names()))
         return
     policy = read_policy()
     if policy.path:
@@ -214,7 +202,7 @@ def _gpu(knowledge: Knowledge, gfx: str, *, as_json: bool) -> str:
     from rocsteady.doctor.gpu_reports import gpu_reports  # noqa: PLC0415 - seldom needed
     from rocsteady.screens.doctor import render_gpu  # noqa: PLC0415
 
-    reports = gpu_reports(gfx, knowledge, ())
+    reports = gpu_reports(gfx, knowledge)
     if as_json:
         threads = reports.threads
         return json_text(

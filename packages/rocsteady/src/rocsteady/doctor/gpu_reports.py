@@ -1,4 +1,4 @@
-"""What is known of one GPU in particular: rules that others do not have, threads, and counts."""
+"""What is known of one GPU in particular: rules that others do not have, and threads."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from collections.abc import Iterable
 from rocsteady.doctor.condition_match import CannotTell, Matcher
 from rocsteady.doctor.facts import facts_of
 from rocsteady.doctor.knowledge.hardware import Arch
-from rocsteady.doctor.knowledge.observations import Cell
 from rocsteady.doctor.knowledge.reader import Knowledge
 from rocsteady.doctor.knowledge.rules import Rule, leaves
 from rocsteady.doctor.knowledge.values import Severity, Source
@@ -25,10 +24,9 @@ class GpuReports(Value, frozen=True, kw_only=True):
     arch: Arch
     rules: tuple[Rule, ...]
     threads: tuple[Source, ...]  # issues and discussions, the newest first
-    cells: tuple[Cell, ...]
 
 
-def gpu_reports(gfx: str, knowledge: Knowledge, cells: tuple[Cell, ...]) -> GpuReports:
+def gpu_reports(gfx: str, knowledge: Knowledge) -> GpuReports:
     arch = knowledge.arches[gfx]
     own = [rule for rule in knowledge.rules.values() if _is_about(rule, gfx, knowledge)]
     own.sort(key=lambda rule: list(Severity).index(rule.severity))
@@ -41,12 +39,7 @@ def gpu_reports(gfx: str, knowledge: Knowledge, cells: tuple[Cell, ...]) -> GpuR
     found = (knowledge.sources[key] for key in cited)
     threads = [source for source in found if source.number and "/pull/" not in source.url]
     threads.sort(key=lambda source: (source.date, source.name, source.number), reverse=True)
-    return GpuReports(
-        arch=arch,
-        rules=tuple(own),
-        threads=tuple(threads),
-        cells=tuple(cell for cell in cells if cell.gfx == gfx),
-    )
+    return GpuReports(arch=arch, rules=tuple(own), threads=tuple(threads))
 
 
 def short_name(card: str) -> str:
@@ -58,7 +51,7 @@ def more_line(gfx: str, knowledge: Knowledge) -> str:
     """Say how to see what is known of a GPU, and how much that is; "" if it is nothing."""
     if gfx not in knowledge.arches:
         return ""
-    found = gpu_reports(gfx, knowledge, ())
+    found = gpu_reports(gfx, knowledge)
     parts = [
         plural(number, name)
         for number, name in (

@@ -7,11 +7,9 @@ import re
 import time
 from pathlib import Path
 
-from rocsteady_train.inside.wire import FAULTS
 from rocsteady_train.untrusted_file import open_regular, read_tail
 
 from rocsteady.doctor.knowledge.failures import load_failures
-from rocsteady.doctor.machine_at_start import machine_at_start
 from rocsteady.errors import RocsteadyError
 from rocsteady.exit_codes import PERSON_NEEDED
 from rocsteady.model import Outcome, RunOutcome, Value
@@ -25,8 +23,6 @@ from rocsteady.run.telling.deadline_monitor import DeadlineMonitor
 from rocsteady.run.telling.events import Done, GaveUp, Stopped
 from rocsteady.store.redaction import shown_command
 from rocsteady.wording import met
-
-SHARE = "rocsteady doctor --share"
 
 
 class RunFailures(Value, frozen=True, kw_only=True):
@@ -60,7 +56,6 @@ class RunEnd:
         words = spec.job.command
         shown = "YOUR COMMAND" if any("\n" in word for word in words) else shown_command(words)
         self._command = f" -- {shown}" if typed else ""
-        self._faults = FAULTS in services.environment
         self._gpus = BusyGpus() if spec.job.done_when.gpus_busy is not None else None
 
     def close(self) -> None:
@@ -143,15 +138,9 @@ class RunEnd:
                 place=self._advice(failures.place),
                 keep=self._advice(keep) if failures.keep else "",
                 report=self._report,
-                share=self._advice(SHARE) if failures.hangs and self._can_share() else "",
             )
         )
         return 0, RunOutcome.DONE
-
-    def _can_share(self) -> bool:
-        """Return whether others have this GPU too, and the hangs were real."""
-        began = machine_at_start(Path(self._run.folder))
-        return began is not None and bool(began.diagnosis.machine.gpus) and not self._faults
 
     def _gave_up(self, end: AttemptEnd, decision: Decision, why: str) -> GaveUp:
         kind = load_failures().kinds.get(decision.kind)

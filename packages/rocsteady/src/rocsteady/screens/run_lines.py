@@ -338,7 +338,6 @@ def _done(event: Done) -> Line:
     elif fix:
         advice.append(Advice(f"{fix}."))
     advice += [Advice(command=event.report)] if failures and event.report else []
-    advice += [Advice("To tell others with this GPU:", event.share)] if event.share else []
     return Line(SEPARATOR.join(facts), tuple(advice))
 
 

@@ -96,12 +96,6 @@ class Memory:
         """Return what helped a script on a machine, the latest last."""
         return self._select(Helped, "WHERE machine = ? AND script = ? ORDER BY at", machine, script)
 
-    def helped_here(self, machine: str) -> tuple[Helped, ...]:
-        """Return what helped any script on a machine, oldest first; none if it cannot be read."""
-        with contextlib.suppress(OSError, JournalError):
-            return self._select(Helped, "WHERE machine = ? ORDER BY at", machine)
-        return ()
-
     def observed(self, machine: str, observation: Observation) -> None:
         """Remember what came of a probe; of very many only the newest."""
         self._put(

@@ -161,7 +161,6 @@ class Done(Event, frozen=True, kw_only=True):
     place: str = ""  # of the user's own, at which it hung
     keep: str = ""  # what to type to start with the workaround
     report: str = ""  # what to type to read what happened
-    share: str = ""  # what to type to share that it hung and went on
 
     @property
     def kind(self) -> RunEvent:
