@@ -12,11 +12,11 @@ import hurried
 
 from rocsteady.cli import run
 from rocsteady.cli.main import main
+from rocsteady.doctor.machine import machine
 from rocsteady.doctor.machine.recording import RecordedRoot, read_recording
-from rocsteady.run.recovery import strategy_history
 
 if __name__ == "__main__":
     recording = read_recording(Path(sys.argv.pop(1)))
     hurried.hurry(run)
-    setattr(strategy_history, "DiskRoot", lambda: RecordedRoot(recording))  # noqa: B010 - not typed
+    setattr(machine, "DiskRoot", lambda: RecordedRoot(recording))  # noqa: B010 - not typed
     main()

@@ -14,7 +14,7 @@ import pytest
 
 from rocsteady.hangs.looking import collect as module
 from rocsteady.hangs.looking.collect import LOG_TAIL, collect
-from rocsteady.hangs.looking.parallel import LATE, run_all
+from rocsteady.system.parallel import LATE, run_all
 
 if TYPE_CHECKING:
     from tests.hangs.conftest import Start

@@ -14,6 +14,7 @@ from builders import failed, pace, plan, tried
 from msgspec.structs import replace
 
 from rocsteady.doctor.diagnosis import doctors_knowledge
+from rocsteady.doctor.machine import machine
 from rocsteady.doctor.machine.machine import Machine, examine, software_of
 from rocsteady.doctor.machine.recording import RecordedRoot, decode_recording
 from rocsteady.model import Strategy
@@ -25,7 +26,6 @@ from rocsteady.plan.trials import TrialKind, TrialResult
 from rocsteady.plan.values import Basis, Option, Plan
 from rocsteady.run.job.job_file import parse_job
 from rocsteady.run.job.values import Job
-from rocsteady.run.recovery import strategy_history
 
 HERE = Path(__file__).parent
 MACHINES = HERE.parent / "machines"
@@ -113,7 +113,7 @@ def recorded(case: dict[str, Any], job: Job, goal: Goal, steps: int, folder: Pat
     if "small" in rates:
         small = Option(id="variant-small", title="CPU, small", basis=Basis.TRIAL, variant="small")
         options.append(replace(small, pace=pace(rates["small"])))
-    software = software_of(strategy_history.examined(KNOWN))
+    software = software_of(machine.examined(KNOWN))
     saved_plan.save_plan(plan(*options, command=job.command, software=software), folder)
     root = recording(case["machine"])
     return recorded_plan(job, folder, root, case["machine"], goal)
@@ -122,7 +122,7 @@ def recorded(case: dict[str, Any], job: Job, goal: Goal, steps: int, folder: Pat
 @pytest.mark.parametrize("case", SITUATIONS, ids=lambda case: f"{case['number']}")
 def test_recommended(case: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    monkeypatch.setattr(strategy_history, "DiskRoot", lambda: recording("no-amd-gpu"))
+    monkeypatch.setattr(machine, "DiskRoot", lambda: recording("no-amd-gpu"))
     made = planned(case, tmp_path)
     rows = [
         (it.id, it.basis.value, it.risk.value, it.finish and round(it.finish.seconds / HOUR, 1),

@@ -14,8 +14,9 @@ from rocsteady.failures.remedy import RETRY
 from rocsteady.failures.situation import FailedAttempt
 from rocsteady.model import Failure, FailureKind, Next, Strategy
 from rocsteady.run.recovery import backoff as backoffs
-from rocsteady.run.recovery.backoff import Backoff, held_by_others
+from rocsteady.run.recovery.backoff import Backoff
 from rocsteady.run.recovery.recovery import Decision, History, recover
+from rocsteady.system.gpu_users import held_by_others
 from tests.conftest import Recorded
 from tests.failures.remedies.conftest import Situations
 from tests.run.test_recovery import end

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from rocsteady.run import run_end as epochs
-from rocsteady.run.run_end import epochs_printed
+from rocsteady.run.job import printed_epochs as epochs
+from rocsteady.run.job.printed_epochs import epochs_printed
 
 
 @pytest.mark.parametrize(

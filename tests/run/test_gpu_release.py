@@ -7,7 +7,8 @@ import time
 from datetime import timedelta
 from pathlib import Path
 
-from rocsteady.run.recovery.restart_preparation import wait_until_free, wait_until_quiet
+from rocsteady.run.recovery.restart_preparation import wait_until_quiet
+from rocsteady.system.gpu_users import wait_until_free
 
 
 def test_without_a_gpu_there_is_nothing_to_wait_for(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from datetime import UTC, datetime, timedelta, tzinfo
+from pathlib import Path
 
 from rocsteady.model import Forecast, RunOutcome
 
@@ -71,6 +72,14 @@ def inside_a_sentence(text: str) -> str:
 def capitalized(text: str) -> str:
     """Begin with a capital letter, unless with the name of an exception: torch.OutOfMemoryError."""
     return text if "." in text.partition(" ")[0].rstrip(".") else f"{text[:1].upper()}{text[1:]}"
+
+
+def near(path: Path) -> str:
+    """Write a path as short as it can be typed from here."""
+    try:
+        return str(path.relative_to(Path.cwd()))
+    except (OSError, ValueError):
+        return str(path)
 
 
 def plural(number: int, thing: str, things: str = "") -> str:

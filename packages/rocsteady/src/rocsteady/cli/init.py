@@ -15,6 +15,7 @@ import click
 from msgspec.structs import replace
 
 from rocsteady.doctor.knowledge.reader import load_knowledge
+from rocsteady.doctor.machine.machine import examined
 from rocsteady.errors import RocsteadyError
 from rocsteady.exit_codes import INTERRUPTED
 from rocsteady.model import Strategy
@@ -28,7 +29,6 @@ from rocsteady.run.job.job_file import parse_job, read_job
 from rocsteady.run.job.quantities import deadline, dollars
 from rocsteady.run.job.trust import trust
 from rocsteady.run.job.values import Job, Total
-from rocsteady.run.recovery.strategy_history import examined
 from rocsteady.screens.job_questions import ask_about_paths, check_command
 from rocsteady.screens.screen import Progress, progress, show, show_json, tell
 from rocsteady.store.location import find_place

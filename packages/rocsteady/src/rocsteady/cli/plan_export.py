@@ -14,7 +14,7 @@ from rocsteady.doctor.diagnosis import doctors_knowledge
 from rocsteady.doctor.facts import visible_to_a_run
 from rocsteady.doctor.knowledge.gpu_names import card_name
 from rocsteady.doctor.knowledge.gpu_rental import Offer, load_offers
-from rocsteady.doctor.machine.machine import Machine
+from rocsteady.doctor.machine.machine import Machine, examined
 from rocsteady.errors import RocsteadyError
 from rocsteady.failures.difference import describe_changes
 from rocsteady.model import Strategy
@@ -28,7 +28,6 @@ from rocsteady.plan.saved_plan import load_plan, option_numbered
 from rocsteady.plan.values import Option, Plan
 from rocsteady.run.job.metric_goals import metric_files
 from rocsteady.run.job.values import DoneWhen, Job
-from rocsteady.run.recovery.strategy_history import examined
 from rocsteady.screens.screen import show, tell
 from rocsteady.store.forecast import due
 from rocsteady.wording import plural

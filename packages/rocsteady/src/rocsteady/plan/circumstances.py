@@ -19,7 +19,7 @@ from rocsteady.doctor.knowledge.gpu_rental import CardSpeed, load_speeds, speed_
 from rocsteady.doctor.knowledge.harmful_variables import Harmful, harmful_variables
 from rocsteady.doctor.knowledge.reader import Knowledge
 from rocsteady.doctor.knowledge.values import Severity
-from rocsteady.doctor.machine.machine import Machine, software_of
+from rocsteady.doctor.machine.machine import Machine, examined, software_of
 from rocsteady.doctor.machine.system import SetVariable
 from rocsteady.doctor.training_gpus import FIRST, SECOND, has_code, settings, trainable, visible
 from rocsteady.doctor.values import ComputeDevice, Finding
@@ -38,7 +38,6 @@ from rocsteady.model import (
 from rocsteady.plan.pace import FailureHistory
 from rocsteady.run.job.stages import commands_of
 from rocsteady.run.job.values import Job
-from rocsteady.run.recovery.strategy_history import examined
 from rocsteady.store.forecast import due
 from rocsteady.store.identity import script_fingerprint
 from rocsteady.store.journal import Journal

@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from rocsteady import __version__
 from rocsteady.doctor.diagnosis import doctors_knowledge
 from rocsteady.doctor.knowledge.values import Severity
-from rocsteady.doctor.machine.machine import Machine, examine, software_of
+from rocsteady.doctor.machine.machine import Machine, examine, examined, software_of
 from rocsteady.errors import RocsteadyError
 from rocsteady.model import FailureKind, Risk, Strategy
 from rocsteady.plan import candidates, estimates, saved_plan
@@ -57,7 +57,6 @@ from rocsteady.plan.trials import (
 from rocsteady.plan.values import Basis, Limit, Option, Plan
 from rocsteady.run.job.stages import with_variant
 from rocsteady.run.job.values import Job
-from rocsteady.run.recovery.strategy_history import examined
 from rocsteady.store.journal import Journal
 from rocsteady.store.machine_history import Memory
 from rocsteady.store.redaction import shown_command

@@ -17,6 +17,7 @@ from rocsteady_train.untrusted_file import read_regular, read_tail
 
 from rocsteady.doctor.facts import visible_to_a_run
 from rocsteady.doctor.knowledge.reader import load_knowledge
+from rocsteady.doctor.machine.machine import examined
 from rocsteady.hangs.heartbeat_pages import read_pages
 from rocsteady.model import FailureKind, IntentKind, Next, Outcome, RunOutcome, Value
 from rocsteady.probe.folders import differences, read_to_compare
@@ -35,7 +36,6 @@ from rocsteady.run.job.done_when import matches
 from rocsteady.run.job.values import Job
 from rocsteady.run.observer import ObservedRun, Observer
 from rocsteady.run.options import RunOptions, Timing
-from rocsteady.run.recovery.strategy_history import examined
 from rocsteady.run.telling.announcer import Screen
 from rocsteady.store.journal import Journal
 from rocsteady.store.user_folders import state_folder

@@ -9,8 +9,8 @@ from textwrap import dedent
 
 from rocsteady_train.untrusted_file import read_head
 
-from rocsteady.hangs.looking.parallel import run_all
 from rocsteady.model import Value
+from rocsteady.system.parallel import run_all
 
 AROUND = 3  # lines on either side
 LIMIT = 2 << 20  # bytes of a script

@@ -32,7 +32,7 @@ from rocsteady.run.attempt.attempt_end import AttemptEnd, is_failure
 from rocsteady.run.attempt.injection import Injection, inject, remove, sweep
 from rocsteady.run.attempt.progress import PRINTED, StepTimes
 from rocsteady.run.checkpoints.backup import wrote_model
-from rocsteady.run.checkpoints.checkpoints import Checkpoints, Steps
+from rocsteady.run.checkpoints.checkpoints import Checkpoints, StartsAt, Steps
 from rocsteady.run.checkpoints.resume import Checkpoint, Launch, launch
 from rocsteady.run.checkpoints.resume_detection import How
 from rocsteady.run.checkpoints.resume_trial import OutputCopies, ResumeTrial, put_back
@@ -51,7 +51,7 @@ from rocsteady.run.options import AUTO, RunOptions
 from rocsteady.run.recovery.attempt_review import AttemptReview
 from rocsteady.run.recovery.option_stop import OptionStop
 from rocsteady.run.recovery.recovery import Decision
-from rocsteady.run.recovery.restart_preparation import Restart, StartsAt, near
+from rocsteady.run.recovery.restart_preparation import Restart
 from rocsteady.run.recovery.strategy_history import strategies_of
 from rocsteady.run.run_end import RunEnd, RunFailures
 from rocsteady.run.startup import LOGOUT_WARNING, Startup, first_attempt, logging_out_ends_us
@@ -65,6 +65,7 @@ from rocsteady.store.forecast import between_failures
 from rocsteady.store.identity import is_alive, script_fingerprint
 from rocsteady.store.values import Run, Sample
 from rocsteady.system.child_end import OURS
+from rocsteady.wording import near
 
 
 @dataclass(frozen=True, kw_only=True)

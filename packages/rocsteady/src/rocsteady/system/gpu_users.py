@@ -8,12 +8,16 @@ Unconfirmed on AMD hardware.
 from __future__ import annotations
 
 import re
+import time
+from collections.abc import Collection
+from datetime import timedelta
 from pathlib import Path
 from typing import NamedTuple
 
 from rocsteady.system import procfs
 
-KFD_PROCESSES = "/sys/class/kfd/kfd/proc"
+KFD_PROCESSES = Path("/sys/class/kfd/kfd/proc")
+POLL_EVERY = 0.1  # seconds
 _DEVICE = re.compile(r"/dev/(?:kfd|dri/(?:renderD|card)\d+)")
 _ADDRESS = re.compile(r"\b[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]\b")
 
@@ -24,7 +28,7 @@ class GpuUsers(NamedTuple):
     unseen: int  # those that may not be looked into
 
 
-def find_gpu_users(proc: Path = Path(procfs.PROC), kfd: Path = Path(KFD_PROCESSES)) -> GpuUsers:
+def find_gpu_users(proc: Path = Path(procfs.PROC), kfd: Path = KFD_PROCESSES) -> GpuUsers:
     """Look at every process of this machine. A container sees its own only."""
     holders = {int(name) for name in _names(kfd) if name.isdecimal()}
     seen = unseen = 0
@@ -82,3 +86,28 @@ def _name(proc: Path, pid: int) -> str:
         return (proc / str(pid) / "comm").read_text(errors="replace").strip() or "?"
     except OSError:
         return "of another container"
+
+
+def held_by_others(pids: Collection[int], processes: Path = KFD_PROCESSES) -> int:
+    """Return the bytes of device memory, of the fullest GPU, that other processes hold."""
+    held: dict[str, int] = {}
+    try:
+        for file in processes.glob("*/vram_*"):
+            if not file.parent.name.isdecimal() or int(file.parent.name) in pids:
+                continue
+            held[file.name] = held.get(file.name, 0) + int(file.read_text())
+    except (OSError, ValueError):
+        return 0
+    return max(held.values(), default=0)
+
+
+def wait_until_free(
+    pids: tuple[int, ...], within: timedelta, listed: Path = KFD_PROCESSES
+) -> tuple[int, ...]:
+    """Return the processes that KFD still lists at the deadline; none is good."""
+    deadline = time.monotonic() + within.total_seconds()
+    while True:
+        left = tuple(pid for pid in pids if (listed / str(pid)).exists())
+        if not left or time.monotonic() > deadline:
+            return left
+        time.sleep(POLL_EVERY)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterator
 
+from rocsteady.doctor.knowledge.reader import Knowledge
 from rocsteady.doctor.machine.gpus import Access, GpuSurvey, read_access, survey_gpus
 from rocsteady.doctor.machine.python_env import PythonEnv, find_python
 from rocsteady.doctor.machine.rocm import (
@@ -32,6 +33,7 @@ from rocsteady.doctor.machine.view import Unread, View, patiently
 from rocsteady.doctor.machine.windows import survey_adapters
 from rocsteady.errors import ExaminationError
 from rocsteady.model import Value
+from rocsteady.system.disk_root import DiskRoot
 from rocsteady.system.root import Root
 
 VERSION = 1
@@ -130,3 +132,8 @@ def _parts(machine: Machine) -> Iterator[tuple[str, str]]:
 
 def _read(line: str) -> dict[str, str]:
     return {name: value for name, _, value in (part.partition(" ") for part in line.split(BETWEEN))}
+
+
+def examined(knowledge: Knowledge) -> Machine:
+    """Examine this machine."""
+    return examine(DiskRoot(), knowledge.variables)[0]

@@ -19,7 +19,6 @@ from rocsteady.hangs.heartbeat_pages import read_notes, read_pages
 from rocsteady.hangs.looking.gpu_counters import read_gpu_counters
 from rocsteady.hangs.looking.kernel_log import read_kernel_log
 from rocsteady.hangs.looking.memory import read_memory
-from rocsteady.hangs.looking.parallel import run_all
 from rocsteady.hangs.looking.snapshot import take_snapshot
 from rocsteady.hangs.looking.stacks import NativeStacks, ask_for_stacks
 from rocsteady.hangs.proof.wait_set import WaitSet, sentences, waiters_of
@@ -28,6 +27,7 @@ from rocsteady.model import Value
 from rocsteady.store.redaction import Secrets, hide_secrets
 from rocsteady.system import procfs
 from rocsteady.system.atomic_file import write_whole
+from rocsteady.system.parallel import run_all
 
 WITHIN = timedelta(seconds=10)
 MARGIN = 0.9  # of the time, for the parts; the rest is for coming back

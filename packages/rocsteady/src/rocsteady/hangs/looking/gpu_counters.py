@@ -16,11 +16,11 @@ import msgspec
 
 from rocsteady.hangs.looking.cgroups import ROOT, read
 from rocsteady.hangs.looking.kernel_log import KMSG, concerning, read_kernel_log
-from rocsteady.hangs.looking.parallel import run_all
 from rocsteady.hangs.looking.process_tree import KFD, Members, gpu_addresses
 from rocsteady.model import Value
 from rocsteady.system import procfs
 from rocsteady.system.bounded_call import AnswerKind, ask
+from rocsteady.system.parallel import run_all
 
 CARDS = "sys/class/drm"
 AMD = "0x1002"

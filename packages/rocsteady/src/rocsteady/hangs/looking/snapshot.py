@@ -10,11 +10,11 @@ from datetime import timedelta
 import msgspec
 
 from rocsteady.hangs.looking.cgroups import is_frozen
-from rocsteady.hangs.looking.parallel import run_all
 from rocsteady.hangs.looking.stacks import NativeStacks, Stacks, ThreadStack, take_stacks
 from rocsteady.hangs.proof.waits import Waits
 from rocsteady.hangs.values import ProcessSeen, Snapshot, ThreadSeen, Wait
 from rocsteady.system import procfs
+from rocsteady.system.parallel import run_all
 from rocsteady.system.procfs import PROC
 
 PROC_SHARE = 0.5  # of the time, for /proc; the rest is for stacks

@@ -24,7 +24,6 @@ import msgspec
 from rocsteady_train.inside import wire
 from rocsteady_train.untrusted_file import open_regular, read_exactly
 
-from rocsteady.hangs.looking.parallel import run_all
 from rocsteady.hangs.proof import syscalls
 from rocsteady.hangs.proof.holders import DEVICES, own_timeout
 from rocsteady.hangs.proof.syscalls import Call
@@ -32,6 +31,7 @@ from rocsteady.hangs.values import ProcessSeen, ThreadSeen, Wait
 from rocsteady.model import Value
 from rocsteady.system import procfs
 from rocsteady.system.bounded_call import Answer, AnswerKind, ask
+from rocsteady.system.parallel import run_all
 
 DUMP_LIMIT = 8 * 1024 * 1024  # bytes of one answer
 TRIES = 3  # without stopping it, a running process may be seen in mid-change

@@ -79,6 +79,11 @@ class AttemptEnd(Value, frozen=True, kw_only=True):
         """How far it came by the script's own count; None if nothing confirms it."""
         return self.last_step if self.confirmed and (self.read is None or self.start) else None
 
+    @property
+    def checkpoint_found(self) -> str:
+        """By what the checkpoint is known again that the script found by itself; "": none."""
+        return f"{self.read.path} {self.read.written}" if self.read else ""
+
 
 def is_failure(end: AttemptEnd) -> bool:
     """Return whether it failed: neither ended well nor was stopped."""

@@ -25,9 +25,9 @@ from rocsteady_train.untrusted_file import open_regular, read_regular
 from rocsteady import __version__
 from rocsteady.errors import RocsteadyError
 from rocsteady.hangs.heartbeat_pages import read_pages
-from rocsteady.hangs.looking.parallel import run_all
 from rocsteady.model import Value
 from rocsteady.system import procfs
+from rocsteady.system.parallel import run_all
 
 if TYPE_CHECKING:
     from rocsteady.run.telling.announcer import (

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import glob
 from collections.abc import Iterable, Iterator, Sequence
+from enum import Enum
 from fnmatch import fnmatchcase
 from itertools import chain
 from pathlib import Path
@@ -44,15 +45,24 @@ from rocsteady.run.checkpoints.resume import (
 from rocsteady.run.checkpoints.resume_detection import How, ResumeMethod, detect_resume
 from rocsteady.run.checkpoints.resume_trial import SavedMethod, save_method, saved_method
 from rocsteady.run.job.done_when import CLOCK_GRAIN
+from rocsteady.run.job.printed_epochs import last_epoch_printed
 from rocsteady.run.job.values import CHECKPOINT, Job, Resume
-from rocsteady.run.recovery.backoff import mounts, responds
-from rocsteady.run.recovery.restart_preparation import StartsAt
-from rocsteady.run.run_end import last_epoch_printed
+from rocsteady.run.recovery.backoff import mounts
 from rocsteady.store.redaction import shown_command
 from rocsteady.store.values import Run
+from rocsteady.system.drives import responds
 from rocsteady.system.real_path import real_path
 
 MAX_OUTSIDE = 5  # folders outside of the run's own in which checkpoints are looked for
+
+
+class StartsAt(Enum):
+    """Where the next attempt begins."""
+
+    CHECKPOINT = "at a checkpoint"
+    NONE_YET = "at the beginning, since there is no checkpoint yet"
+    BY_ITSELF = "where the script resumes on its own"
+    UNABLE = "at the beginning, since it cannot resume"
 
 
 class Steps(Value, frozen=True, kw_only=True):

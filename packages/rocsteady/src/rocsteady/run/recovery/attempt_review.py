@@ -2,37 +2,29 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 import time
-from datetime import timedelta
 from itertools import islice
-from pathlib import Path
 from statistics import median
 
 import msgspec
-from rocsteady_train.untrusted_file import read_tail
 
 from rocsteady.exit_codes import PERSON_NEEDED, RETRY
 from rocsteady.failures.computed import ALREADY_TRIED
 from rocsteady.failures.difference import NAMES
 from rocsteady.failures.ladder import RemedyChoice
 from rocsteady.failures.memory_arguments import memory_arguments
-from rocsteady.failures.symptoms import Raised, Symptoms, signal_name
+from rocsteady.failures.symptoms import signal_name
 from rocsteady.hangs.heartbeat_pages import SettingOutcome
 from rocsteady.hangs.looking.collect import collect
-from rocsteady.hangs.looking.kernel_log import concerning, read_kernel_log
-from rocsteady.hangs.looking.memory import shared_memory_is_full
-from rocsteady.hangs.looking.parallel import run_all
-from rocsteady.hangs.values import trainers
 from rocsteady.model import Failure, FailureKind, Next, Outcome
-from rocsteady.run.attempt.attempt_end import AttemptEnd, is_failure, without_stopped_line
+from rocsteady.run.attempt.attempt_end import AttemptEnd, is_failure
+from rocsteady.run.attempt.symptoms import collect_symptoms
 from rocsteady.run.checkpoints.checkpoints import Checkpoints
 from rocsteady.run.checkpoints.resume import Checkpoint
 from rocsteady.run.context import AttemptContext, HangPlace, RunSpec, Services, hang_place
 from rocsteady.run.job.stages import seed_option
 from rocsteady.run.options import RunOptions
-from rocsteady.run.recovery.backoff import Backoff, held_by_others, in_detail
+from rocsteady.run.recovery.backoff import Backoff, in_detail
 from rocsteady.run.recovery.option_stop import OptionStop
 from rocsteady.run.recovery.planned_restart import FailureRhythm, PlannedRestart
 from rocsteady.run.recovery.recovery import (
@@ -49,7 +41,6 @@ from rocsteady.run.telling.deadline_monitor import DeadlineMonitor
 from rocsteady.run.telling.events import Crashed
 from rocsteady.run.telling.journal_records import JournalRecords
 from rocsteady.store.redaction import hide_secrets
-from rocsteady.system.logfile import STAMP
 from rocsteady.wording import duration, moment, plural
 
 CHECKPOINT_BACK = "checkpoint-back"
@@ -269,7 +260,7 @@ class AttemptReview:
         """Return from where attempts started, and whether they got past it."""
         progressed, gave_up, code = self._strategies.progressed, "", PERSON_NEEDED
         if failure is None or not self._strategies.clears(failure):
-            self.starts.ended(end.start, end.made, progressed=progressed, read=_found(end))
+            self.starts.ended(end.start, end.made, progressed=progressed, read=end.checkpoint_found)
         elif self.backoff.is_over:
             ended = self.gave_up(in_detail(failure))
             gave_up, code = ended.why, ended.code
@@ -411,110 +402,3 @@ def _what(failure: Failure, end: AttemptEnd, *, in_full: bool) -> str:
     if failure.kind == FailureKind.UNKNOWN:
         return f"killed by {name}" if name else f"exit code {code}"
     return (in_detail(failure) if in_full else failure.title).rstrip(".")
-
-
-LOG_TAIL = 1024 * 1024  # bytes
-CPU = "cpu"  # a device
-OTHER_GPUS = ("/dev/nvidiactl", "/dev/dxg", "/dev/dri/renderD128")
-MAX_FOLDERS = 1000  # that are looked at for disks of their own
-DISKS_WITHIN = timedelta(seconds=1)
-KERNEL_WITHIN = timedelta(seconds=2)
-
-
-def _culprit(end: AttemptEnd) -> int | None:
-    """Return the process of the rank that is blamed, else the one that the verdict blames.
-
-    The only process that trains needs no blame.
-    """
-    if end.found is None:
-        return None
-    ranks = end.found.blame.ranks if end.found.blame else ()
-    if len(ranks) == 1:
-        here = {(beat.rank, beat.pid) for beat in end.heartbeats}
-        blamed = ranks[0].rank, ranks[0].pid
-        return ranks[0].pid if blamed in here else None  # one of another host is read there
-    trains = {beat.pid for beat in trainers(end.heartbeats)}
-    alone = next(iter(trains)) if len(trains) == 1 else None
-    return end.found.verdict.culprit or alone
-
-
-def _found(end: AttemptEnd) -> str:
-    """Return by what the checkpoint is known again that the script found by itself; "": none."""
-    return f"{end.read.path} {end.read.written}" if end.read else ""
-
-
-def collect_symptoms(context: AttemptContext, services: Services, end: AttemptEnd) -> Symptoms:
-    """Collect what is known of an attempt that failed. What cannot be had is left out."""
-    culprit = _culprit(end)
-    blamed = [beat for beat in end.heartbeats if beat.pid == culprit]
-    trainer = next(iter(blamed or end.heartbeats), None)
-    last = end.found.evidence.snapshot if end.found else None  # has native frames
-    return Symptoms(
-        log=log_tail(context.log),
-        kernel=concerning(read_kernel_log(end.began, within=KERNEL_WITHIN).lines, end.members),
-        exit_code=end.exit.code if end.exit else None,
-        signal=end.exit.signal if end.exit else None,
-        rank=end.exit.rank if end.exit else None,
-        hung=end.outcome in (Outcome.HUNG, Outcome.UNKILLABLE),
-        snapshots=(*end.snapshots, *([last] if last else [])),
-        heartbeats=end.heartbeats,
-        culprit=culprit,
-        phase=trainer.phase if trainer else "",
-        step=end.last_step,
-        start="" if context.resumed else _found(end),
-        oom_kills=end.oom_kills,
-        loader_workers=end.loader is not None and end.loader.workers > 0,
-        shared_full=shared_memory_is_full(),
-        raised=tuple(
-            Raised(
-                type=raised.type,
-                bases=raised.bases,
-                message=raised.message,
-                place=raised.place,
-                traceback=raised.traceback,
-            )
-            for raised in end.raised
-        ),
-        variables=services.known_variables,
-        disk_free=_free(context.spec.folder, end.saved.failed),
-        gpu_taken=held_by_others(end.processes),
-        exits=bool(end.heartbeats) and all(it.ended and not it.raised for it in end.heartbeats),
-        gpu=context.strategy.device != CPU and (bool(end.members.all_gpus) or _other_gpu()),
-        ranks=not end.heartbeats or any((each.world or 1) > 1 for each in end.heartbeats),
-    )
-
-
-def _other_gpu() -> bool:
-    """Return whether this machine has a GPU that is not AMD's."""
-    return any(map(os.path.lexists, OTHER_GPUS))
-
-
-def log_tail(path: Path) -> str:
-    """Return the end of a kept log, without the times; "" if there is none."""
-    try:
-        tail = read_tail(path, LOG_TAIL + 1, follow=False)
-    except OSError:
-        return ""
-    if len(tail) > LOG_TAIL:
-        tail = tail.partition(b"\n")[2]  # begin with a whole line
-    return without_stopped_line(STAMP.sub(b"", tail).decode("utf-8", "replace"))
-
-
-def _free(folder: Path, failed: str) -> int | None:
-    """Return the least that is free where a script writes: its folder, and disks mounted below.
-
-    ``failed``: a file that could not be saved, which may be anywhere else.
-    """
-    free: list[int] = []
-
-    def look() -> None:
-        device = folder.stat().st_dev
-        free.append(shutil.disk_usage(folder).free)
-        if failed:
-            free.append(shutil.disk_usage(Path(failed).parent).free)
-        paths = [path for path in islice(folder.iterdir(), MAX_FOLDERS) if path.is_dir()]
-        others = [path for path in paths if path.stat().st_dev != device]
-        free.extend(shutil.disk_usage(path).free for path in others)
-
-    run_all({"disks": look}, within=DISKS_WITHIN, at_once=1)  # a dead server never answers
-    return min(free, default=None)

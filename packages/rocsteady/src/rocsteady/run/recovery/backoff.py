@@ -9,7 +9,7 @@ import re
 import shutil
 import textwrap
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from datetime import timedelta
 from itertools import islice
 from pathlib import Path
@@ -17,9 +17,10 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from rocsteady.doctor.knowledge.failures import load_failures
-from rocsteady.hangs.looking.parallel import run_all
 from rocsteady.model import Failure, FailureKind, Value
 from rocsteady.store.redaction import hide_secrets
+from rocsteady.system.drives import ANSWERS_WITHIN
+from rocsteady.system.parallel import run_all
 
 FIRST_WAIT, LONGEST_WAIT = timedelta(seconds=5), timedelta(minutes=10)
 DAY = timedelta(days=1)
@@ -27,7 +28,6 @@ NEVER_STEPPED = timedelta(hours=1)  # what never worked may be a typo
 IN_ALLOCATION = timedelta(minutes=20)  # whose GPUs are idle meanwhile
 SCHEDULERS = ("SLURM_JOB_ID", "KUBERNETES_SERVICE_HOST", "PBS_JOBID", "LSB_JOBID")
 ROOM = 64 << 20  # bytes that must be free again at least
-ANSWERS_WITHIN = timedelta(seconds=2)  # a path; a dead server never does
 MAX_ENTRIES = 10_000  # of a folder that are looked at
 CLOCK_GRAIN = 0.02  # seconds; a file's time comes from a coarser clock than ours
 INTENDED = (FailureKind.INTERRUPTED, FailureKind.SCRIPT_EXIT)
@@ -229,19 +229,6 @@ def _unavailable(failure: Failure, title: str) -> Failure:
     )
 
 
-def held_by_others(pids: Collection[int], processes: Path = Path("/sys/class/kfd/kfd/proc")) -> int:
-    """Return the bytes of device memory, of the fullest GPU, that other processes hold."""
-    held: dict[str, int] = {}
-    try:
-        for file in processes.glob("*/vram_*"):
-            if not file.parent.name.isdecimal() or int(file.parent.name) in pids:
-                continue
-            held[file.name] = held.get(file.name, 0) + int(file.read_text())
-    except (OSError, ValueError):
-        return 0
-    return max(held.values(), default=0)
-
-
 def mounts() -> set[str]:
     """Return the places where drives are mounted."""
     try:
@@ -275,20 +262,3 @@ def _answers(path: Path) -> bool:
     found: list[bool] = []
     run_all({"path": lambda: found.append(path.exists())}, within=ANSWERS_WITHIN, at_once=1)
     return bool(found and found[0])
-
-
-def responds(path: Path) -> bool:
-    """Return whether a drive answers, be it that there is no such path on it."""
-    found: list[bool] = []
-
-    def look() -> None:
-        try:
-            path.stat()
-        except (FileNotFoundError, NotADirectoryError):
-            pass
-        except OSError:
-            return
-        found.append(True)
-
-    run_all({"path": look}, within=ANSWERS_WITHIN, at_once=1)
-    return bool(found)

@@ -5,13 +5,13 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from datetime import timedelta
-from enum import Enum
 from pathlib import Path
 
 from rocsteady.errors import RocsteadyError
 from rocsteady.model import Next, Outcome
 from rocsteady.run.attempt.attempt_end import AttemptEnd
 from rocsteady.run.checkpoints.backup import back_up, wrote_model
+from rocsteady.run.checkpoints.checkpoints import StartsAt
 from rocsteady.run.context import RunSpec, Services
 from rocsteady.run.options import RunOptions
 from rocsteady.run.recovery.backoff import LONGEST_WAIT, Wait
@@ -20,21 +20,12 @@ from rocsteady.run.stopwatch import Stopwatch
 from rocsteady.run.telling.events import Waiting
 from rocsteady.store.redaction import shown_command
 from rocsteady.store.values import RunRecord
-from rocsteady.system.gpu_users import find_gpu_users, reset_advice
-from rocsteady.wording import duration, plural
+from rocsteady.system.gpu_users import find_gpu_users, reset_advice, wait_until_free
+from rocsteady.wording import duration, near, plural
 
 LOOK_EVERY = 1.0  # seconds, at whether a wait is over
 MAX_FILES_NAMED = 3  # files that are named
 MAX_UNASKED_BYTES = 1 << 30  # bytes that are copied without being asked
-
-
-class StartsAt(Enum):
-    """Where the next attempt begins."""
-
-    CHECKPOINT = "at a checkpoint"
-    NONE_YET = "at the beginning, since there is no checkpoint yet"
-    BY_ITSELF = "where the script resumes on its own"
-    UNABLE = "at the beginning, since it cannot resume"
 
 
 class Restart:
@@ -162,34 +153,12 @@ class Restart:
                     return
 
 
-def near(path: Path) -> str:
-    """Write a path as short as it can be typed from here."""
-    try:
-        return str(path.relative_to(Path.cwd()))
-    except (OSError, ValueError):
-        return str(path)
-
-
-# Waits until a GPU can be used again: old processes have left it, the kernel is quiet about it.
+# Waits until the kernel is quiet about a GPU.
 #
 # A machine was seen to go down 40 s after a restart on a GPU that had faulted. Unconfirmed: there
 # is no AMD GPU here.
 
 KFD = Path("/dev/kfd")
-KFD_PROCESSES = Path("/sys/class/kfd/kfd/proc")
-POLL_EVERY = 0.1  # seconds
-
-
-def wait_until_free(
-    pids: tuple[int, ...], within: timedelta, listed: Path = KFD_PROCESSES
-) -> tuple[int, ...]:
-    """Return the processes that KFD still lists at the deadline; none is good."""
-    deadline = time.monotonic() + within.total_seconds()
-    while True:
-        left = tuple(pid for pid in pids if (listed / str(pid)).exists())
-        if not left or time.monotonic() > deadline:
-            return left
-        time.sleep(POLL_EVERY)
 
 
 def wait_until_quiet(

@@ -15,7 +15,7 @@ from rocsteady.doctor.facts import VisibleGpus, visible_to_a_run
 from rocsteady.doctor.knowledge.failures import Component, FailureKnowledge, load_failures
 from rocsteady.doctor.knowledge.harmful_variables import harmful_variables
 from rocsteady.doctor.knowledge.reader import Knowledge
-from rocsteady.doctor.machine.machine import Machine, examine, software_of
+from rocsteady.doctor.machine.machine import Machine, examined, software_of
 from rocsteady.errors import RocsteadyError
 from rocsteady.failures.classify import Classifier
 from rocsteady.failures.history import BROUGHT_ABOUT, Reach, made_difference
@@ -36,7 +36,6 @@ from rocsteady.store.forecast import fell_after
 from rocsteady.store.identity import script_fingerprint
 from rocsteady.store.machine_history import Memory
 from rocsteady.store.values import AttemptRecord, Deadly, Helped, NamedFailure, Run, RunRecord
-from rocsteady.system.disk_root import DiskRoot
 
 KERNEL_WITHIN = timedelta(seconds=2)
 
@@ -378,11 +377,6 @@ def strategies_of(
         machine=cache(lambda: examined(known)),
         variables={name: os.environ[name] for name in names if name in os.environ},
     )
-
-
-def examined(knowledge: Knowledge) -> Machine:
-    """Return what this machine is."""
-    return examine(DiskRoot(), knowledge.variables)[0]
 
 
 def no_effect(end: AttemptEnd) -> tuple[str, ...]:
