@@ -293,8 +293,8 @@ def env(
 ) -> None:
     """Check your ROCm and PyTorch environment variables.
 
-    Without FILE, checks the variables that are set now. FILE can be a shell or sbatch script, .env,
-    a compose or Kubernetes file, or rocsteady.toml; nothing in it is executed.
+    Without FILE, checks the variables that are set now. FILE can be any text file that sets
+    variables, such as a script, a Dockerfile, .env or a compose file; nothing in it is executed.
 
     Exit code: 0 no problems, 1 at least one variable does harm, has no effect or is invalid,
     2 incorrect usage, 3 could not examine the machine.

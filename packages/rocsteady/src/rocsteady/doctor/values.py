@@ -117,7 +117,6 @@ class VariableVerdict(Value, frozen=True, kw_only=True):
     name: str
     value: str | None  # None: not kept, for it may be a secret, or only running the file would tell
     place: str  # "line 3" of a file; "" for the environment
-    part: str = ""  # the service or stage of the file; "" if it has one only
     effect: Effect
     reasons: tuple[VariableReason, ...]  # the worst first
 
@@ -129,7 +128,6 @@ class VariableReview(Value, frozen=True, kw_only=True):
     file: str  # "" for the environment
     machine: Brief
     variables: tuple[VariableVerdict, ...]  # in the order of the file
-    others: int  # variables that neither ROCm nor PyTorch reads
     wrong: int  # that a person should look at
 
 

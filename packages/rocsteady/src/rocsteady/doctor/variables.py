@@ -28,7 +28,7 @@ from rocsteady.doctor.machine.system import FAMILIES, SetVariable, listed
 from rocsteady.doctor.training_gpus import VARIABLE as OVERRIDE
 from rocsteady.doctor.training_gpus import visible
 from rocsteady.doctor.values import Finding, VariableReason, VariableReview, VariableVerdict
-from rocsteady.doctor.variable_files import Assignment, Reach, assignments
+from rocsteady.doctor.variable_files import Assignment, assignments
 from rocsteady.errors import ExaminationError
 from rocsteady.system.root import Root
 from rocsteady.versions import version_fits
@@ -80,7 +80,7 @@ def wrong_value(value: str | None, known: Variable) -> str:
 
 UNKNOWN_VARIABLE = "unknown-variable"  # the rule whose question is answered here name by name
 ROCM = "/opt/rocm/"  # a link to one that is installed
-MAX_COMMANDS = 20  # of one file that are judged apart
+MAX_BLOCKS = 20  # commands or services of one file that are judged apart
 MANY = 500  # variables in one file; for more, no nearest names are looked for
 SIMILAR = 0.75  # how near a name must be to be worth suggesting to somebody who asked
 UNSEEN = ("PYTORCH_", "TORCH_", "TORCHDYNAMO_", "TORCHINDUCTOR_", "TRITON_", "AOTRITON_", "ROCM_")
@@ -93,54 +93,41 @@ NO_SUCH_NODE = (
 NOT_EXPORTED = (
     "The script does not export it, so the programs it starts do not see it. Write `export`."
 )
-LOST = {  # why an assignment reaches no training
-    Reach.SHELL: NOT_EXPORTED,
-    Reach.UNSET: "Unset again on {}, before a program is started.",
-}
 
 
 def judge(
     assigned: Iterable[Assignment], machine: Machine, knowledge: Knowledge, *, file: str
 ) -> VariableReview:
-    """Judge each assignment for a machine, with the others of its part; others are counted."""
-    given = tuple(assigned)
+    """Judge each assignment for a machine, with the others that the same program sees."""
     chosen = [
         each
-        for each in given
+        for each in assigned
         if listed(each.name, knowledge.variables) or each.name.startswith(FAMILIES)
     ]
-    parts: dict[str, list[Assignment]] = {}
-    for each in chosen:
-        parts.setdefault(each.part, []).append(each)
     verdicts = [
         verdict
-        for part in parts.values()
-        for number, group in _together(part)
+        for number, group in _together(chosen)
         for verdict in [*_verdicts(group, machine, knowledge)][-number:]
     ]
     return VariableReview(
         file=file,
         machine=brief(machine, gather(machine, knowledge), knowledge),
         variables=tuple(verdicts),
-        others=len(given) - len(chosen),
         wrong=sum(verdict.effect not in GOOD for verdict in verdicts),
     )
 
 
-def _together(part: list[Assignment]) -> Iterator[tuple[int, list[Assignment]]]:
-    """Yield the assignments that one program sees; the last ones, so many, are to be judged.
-
-    What stands before one command is not seen by another.
-    """
-    commands = dict.fromkeys(each.command for each in part if each.command)
-    if not 1 < len(commands) <= MAX_COMMANDS:
-        yield len(part), part
+def _together(chosen: list[Assignment]) -> Iterator[tuple[int, list[Assignment]]]:
+    """Yield the assignments that one program sees; the last ones, so many, are to be judged."""
+    blocks = dict.fromkeys(each.block for each in chosen if each.block)
+    if not 1 < len(blocks) <= MAX_BLOCKS:
+        yield len(chosen), chosen
         return
-    shared = [each for each in part if not each.command]
+    shared = [each for each in chosen if not each.block]
     if shared:
         yield len(shared), shared
-    for command in commands:
-        own = [each for each in part if each.command == command]
+    for block in blocks:
+        own = [each for each in chosen if each.block == block]
         names = {each.name for each in own}
         yield len(own), [*(each for each in shared if each.name not in names), *own]
 
@@ -148,23 +135,16 @@ def _together(part: list[Assignment]) -> Iterator[tuple[int, list[Assignment]]]:
 def _verdicts(
     chosen: list[Assignment], machine: Machine, knowledge: Knowledge
 ) -> Iterator[VariableVerdict]:
-    lost = {
-        each.name: VariableReason(effect=Effect.NONE, text=LOST[each.reach].format(each.until))
-        for each in chosen
-        if each.reach is not Reach.PROGRAMS
-    }
-    acting = tuple(
-        SetVariable(name=each.name, value=each.value) for each in chosen if each.name not in lost
-    )
+    lost = VariableReason(effect=Effect.NONE, text=NOT_EXPORTED)
+    acting = tuple(SetVariable(name=it.name, value=it.value) for it in chosen if it.exported)
     rules = _Rules(machine, knowledge, acting)
     for each in chosen:
-        reasons = (lost[each.name],) if each.name in lost else _reasons(each, rules)
+        reasons = _reasons(each, rules) if each.exported else (lost,)
         ordered = tuple(sorted(reasons, key=lambda reason: list(Effect).index(reason.effect)))
         yield VariableVerdict(
             name=each.name,
             value=each.value if listed(each.name, knowledge.variables) else None,
             place=each.place,
-            part=each.part,
             effect=ordered[0].effect,
             reasons=ordered,
         )
@@ -401,7 +381,4 @@ def _set_by(file: Path) -> tuple[Assignment, ...]:
     if b"\0" in content and not wide:
         raise ExaminationError(f"{file}: not a text file")
     text = content.decode("utf-16" if wide else "utf-8-sig", "replace")
-    try:
-        return assignments(text, file.name)
-    except ExaminationError as error:
-        raise ExaminationError(f"{file}: {error}") from None
+    return assignments(text, file.name)

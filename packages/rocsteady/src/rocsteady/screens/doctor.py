@@ -624,21 +624,16 @@ def render_variables(review: VariableReview, *, width: int, colour: bool) -> str
 
 
 def _variable_counts(review: VariableReview) -> str:
-    others = ""
-    if review.others:
-        counted = plural(review.others, "other variable does", "other variables do")
-        others = f" {counted} not belong to ROCm or PyTorch."
     if not review.variables:
-        return f"No ROCm or PyTorch variable is set.{others}"
+        return "No ROCm or PyTorch variable is set."
     counts = Counter(verdict.effect for verdict in review.variables)
     totals = ", ".join(f"{effect.value} {counts[effect]}" for effect in Effect if counts[effect])
-    return f"{plural(len(review.variables), 'variable')}: {totals}.{others}"
+    return f"{plural(len(review.variables), 'variable')}: {totals}."
 
 
 def _verdict(page: Page, verdict: VariableVerdict) -> None:
     value = "" if verdict.value is None else f"={verdict.value}"
-    places = ", ".join(place for place in (verdict.part, verdict.place) if place)
-    place = f" ({places})" if places else ""
+    place = f" ({verdict.place})" if verdict.place else ""
     label = verdict.effect.value
     page.styled_line(
         (label, EFFECT_STYLES[verdict.effect]),
