@@ -31,6 +31,7 @@ from rocsteady.run.attempt.attempt import Attempt
 from rocsteady.run.attempt.attempt_end import AttemptEnd, is_failure
 from rocsteady.run.attempt.injection import Injection, inject, remove, sweep
 from rocsteady.run.attempt.progress import PRINTED, StepTimes
+from rocsteady.run.attempt.watchers import Watchers
 from rocsteady.run.checkpoints.backup import wrote_model
 from rocsteady.run.checkpoints.checkpoints import Checkpoints, StartsAt, Steps
 from rocsteady.run.checkpoints.resume import Checkpoint, Launch, launch
@@ -133,6 +134,16 @@ class Supervisor:
             slipped=self._notices.will_be_late,
         )
         self._option_stop = OptionStop(options, earlier)
+        standby = {"the standby": self._standby.seen} if self._standby is not None else {}
+        self._watchers = Watchers[Sample](
+            services.announcer,
+            {
+                "warnings about the journal": lambda _: self._journal_watch.look(),
+                "a forecast": self._deadline_monitor.seen,
+                "the plan's stop rules": self._option_stop.seen,
+                **standby,
+            },
+        )
         self._review = AttemptReview(
             spec,
             options,
@@ -401,7 +412,7 @@ class Supervisor:
             self._options,
             self._services,
             step_times=self._step_times,
-            on_sample=self._seen,
+            on_sample=self._watchers.look,
             on_resumes=self._script_resumes,
             newest_saved=self._checkpoints.newest_saved,
             trial=self._trial,
@@ -435,13 +446,6 @@ class Supervisor:
         for note in dict.fromkeys(attempt.notes().values()):
             self._announcer.say(note)
         return end
-
-    def _seen(self, sample: Sample) -> None:
-        self._journal_watch.look()
-        self._deadline_monitor.seen(sample)
-        self._option_stop.seen(sample)
-        if self._standby is not None:
-            self._standby.seen(sample)
 
     def _leaves(self, now: float) -> str:
         """Return why the plan leaves the present option now; "" where nothing follows it."""

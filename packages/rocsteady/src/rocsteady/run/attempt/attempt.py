@@ -56,6 +56,7 @@ from rocsteady.run.attempt.strategy_environment import environment
 from rocsteady.run.attempt.termination import Suspension, end_tree, interrupted_twice, named
 from rocsteady.run.attempt.verdict_messages import RefusedSettings, VerdictMessages
 from rocsteady.run.attempt.watch_requests import RequestedActions
+from rocsteady.run.attempt.watchers import Moment, Watchers
 from rocsteady.run.checkpoints.resume import Launch
 from rocsteady.run.checkpoints.resume_trial import ResumeTrial
 from rocsteady.run.context import AttemptContext, Services
@@ -93,8 +94,8 @@ class Attempt:
         leaves: Callable[[float], str] = lambda _: "",  # why the option is left now; "": it is kept
     ) -> None:
         self._context, self._options, self._services = context, options, services
-        self._on_sample: Callable[[Sample], None] | None = on_sample
-        self._on_resumes, self._trial, self._leaves = on_resumes, trial, leaves
+        self._on_sample, self._on_resumes = on_sample, on_resumes
+        self._trial, self._leaves = trial, leaves
         self._announcer, self._timing = services.announcer, options.timing
         self._patience = options.patience
         total = context.spec.job.total or Total()
@@ -132,9 +133,28 @@ class Attempt:
         self._refusals = RefusedSettings(services.announcer, context, self._began)
         self._job_hang = JobHang(services.hosts, services.announcer, options.patience)
         self._asked = RequestedActions(context, options, services)
-        self._rank_waits = RankWaitsFile(context.pages)
         self._save_watch = SaveWatch(context.planned_restart, newest_saved, self._ask_to_save)
         self._left: int | None = None  # steps to the end of the job
+        self._watchers = self._watchers_of(RankWaitsFile(context.pages))
+
+    def _watchers_of(self, rank_waits: RankWaitsFile) -> Watchers[Moment]:
+        messages, before = self._messages, self._context.before
+        return Watchers(
+            self._announcer,
+            {
+                "the list of its processes": lambda now: self._members.poll(now.tree, now.at),
+                "refused settings": lambda now: self._refusals.poll(now.at),
+                "the waits of its ranks": lambda now: rank_waits.update(now.verdict),
+                "the search for missing hooks": lambda now: self._heartbeat_check.poll(
+                    now.tree, now.at, beats=bool(now.heartbeats)
+                ),
+                "messages about pauses": lambda now: messages.tell(
+                    now.verdict, now.step, inspected=now.inspected
+                ),
+                "messages about the loss": lambda now: messages.loss(now.heartbeats, before),
+                "messages about saves": lambda now: messages.saves(now.heartbeats),
+            },
+        )
 
     def start(self, launch: Launch) -> AttemptProcesses:
         """Start the command. Raises OSError if it cannot be started."""
@@ -290,17 +310,14 @@ class Attempt:
         sample = self._progress.seen(now, verdict, self._gauges.read(now, tree))
         self._services.journal.progressed(self._context.spec.run.id, self._context.number, sample)
         self._left = None if sample.total is None else sample.total - sample.step
-        self._hand_on(sample)
+        self._on_sample(sample)
         if alive and verdict.examine:
             self._examine(child, verdict)
         if alive:
-            self._members.poll(tree, now)
-            self._refusals.poll(now)
-            self._rank_waits.update(verdict)
-            self._heartbeat_check.poll(tree, now, beats=bool(self._progress.heartbeats))
-            self._messages.tell(verdict, self._progress.step, inspected=bool(self._snapshots))
-            self._messages.loss(self._progress.heartbeats, self._context.before)
-            self._messages.saves(self._progress.heartbeats)
+            progress, inspected = self._progress, bool(self._snapshots)
+            self._watchers.look(
+                Moment(now, verdict, progress.step, progress.heartbeats, tree, inspected)
+            )
         return verdict
 
     def _find_place_in_job(self) -> None:
@@ -312,15 +329,6 @@ class Attempt:
         read = read_checkpoint(pages) if pages is not None else None
         if read is not None and self._step_times.covers(read.written / 1e9):
             self._progress.resumes_at(self._step_times.step_at(read.written / 1e9)[0])
-
-    def _hand_on(self, sample: Sample) -> None:
-        if self._on_sample is None:
-            return
-        try:
-            self._on_sample(sample)
-        except Exception as error:  # noqa: BLE001 - it costs the forecast, never the watching
-            self._on_sample = None
-            self._announcer.bug("no more forecasts", error)
 
     def _examine(self, child: AttemptProcesses, verdict: Verdict) -> None:
         first = not self._snapshots and not verdict.over
