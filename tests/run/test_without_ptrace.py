@@ -75,5 +75,5 @@ def _check_evidence(runs: SideBySide) -> None:
     assert (beat["step"], beat["phase"]) == (STEPS + 1, "backward")
     assert "step 30" in (folder / "log-tail.txt").read_text()
     processes = json.loads((folder / "processes.json").read_text())
-    assert processes["look"]["processes"][0]["threads"][0]["state"] == "S"
+    assert processes["snapshot"]["processes"][0]["threads"][0]["state"] == "S"
     assert (folder / "memory.json").exists()

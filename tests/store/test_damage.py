@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 import time
 from contextlib import closing
@@ -10,11 +11,23 @@ from pathlib import Path
 import pytest
 
 from rocsteady.errors import JournalError
-from rocsteady.model import RunOutcome, RunState, Strategy
+from rocsteady.model import (
+    Certainty,
+    Failure,
+    Fingerprint,
+    IntentKind,
+    Observation,
+    Outcome,
+    ProbeOutcome,
+    RunOutcome,
+    RunState,
+    Strategy,
+)
 from rocsteady.store.database import LATEST
 from rocsteady.store.journal import Journal
 from rocsteady.store.location import Place, find_place
-from rocsteady.store.values import AttemptRecord, Incident, Sample
+from rocsteady.store.machine_history import Memory
+from rocsteady.store.values import AttemptRecord, Deadly, Incident, NamedFailure, Sample
 
 
 @pytest.fixture
@@ -31,6 +44,12 @@ def place(tmp_path: Path) -> Place:
             evidence="", at=now,
         )
     )  # fmt: skip
+    failure = Failure(
+        kind="gpu-hang", title="", words="", certainty=Certainty.CERTAIN,
+        fingerprint=Fingerprint(kind="gpu-hang"), seen=(),
+    )  # fmt: skip
+    journal.record(NamedFailure(run=run, attempt=1, failure=failure, evidence="", at=now))
+    journal.intend(IntentKind.START, "train.py", run=run, attempt=1)
     journal.progressed(run, 1, Sample(at=now, step=3, verdict=RunState.HEALTHY, quiet=0.0))
     journal.end_run(run, RunOutcome.NOT_DONE)
     assert journal.close()
@@ -42,6 +61,18 @@ def damage(place: Place, statement: str, *values: object) -> None:
     connection.execute(statement, values)
     connection.commit()
     connection.close()
+
+
+def change(path: Path | None, table: str, name: str, **fields: object) -> None:
+    """Change a JSON column as a later version might write it."""
+    assert path is not None
+    with closing(sqlite3.connect(path)) as database, database:
+        rows = database.execute(f"SELECT DISTINCT {name} FROM {table}").fetchall()  # noqa: S608
+        for (text,) in rows:
+            content = json.loads(text)
+            content["value"] |= fields
+            statement = f"UPDATE {table} SET {name} = ? WHERE {name} = ?"  # noqa: S608 - ours
+            database.execute(statement, (json.dumps(content), text))
 
 
 @pytest.mark.parametrize("value", [1e18, -1e18, 9e999, -9e999, 2**62])
@@ -90,3 +121,44 @@ def test_a_journal_that_changes_by_itself_what_is_written_is_refused(
 
     with pytest.raises(JournalError), closing(Journal(place)) as journal:
         journal.story("calm-otter")
+
+
+def test_what_a_later_version_may_add_reads_as_unknown(place: Place) -> None:
+    for column in ("attempts SET outcome", "runs SET outcome", "intents SET kind"):
+        damage(place, f"UPDATE {column} = ?", "abducted")
+    damage(place, "UPDATE incidents SET verdict = ?", "abducted")
+    blame = json.dumps({"version": 1, "value": {"sign": "abducted", "why": "", "ranks": []}})
+    damage(place, "UPDATE incidents SET blame = ?", blame)
+    change(place.database, "attempts", "strategy", levitate=True)
+    change(place.database, "failures", "failure", mood="bad")
+
+    with closing(Journal(place)) as journal:
+        story = journal.story("calm-otter")
+
+    assert story.run.outcome is RunOutcome.OTHER
+    assert [attempt.outcome for attempt in story.attempts] == [Outcome.OTHER]
+    assert [intent.kind for intent in story.intents] == [IntentKind.OTHER]
+    assert [(each.verdict, each.blame) for each in story.incidents] == [(RunState.OTHER, None)]
+    assert [attempt.strategy for attempt in story.attempts] == [Strategy()]
+    assert [each.failure.kind for each in story.failures] == ["gpu-hang"]
+
+
+def test_a_failure_that_cannot_be_read_is_unknown(place: Place) -> None:
+    change(place.database, "failures", "failure", certainty=7)
+
+    with closing(Journal(place)) as journal:
+        (failed,) = journal.story("calm-otter").failures
+
+    assert failed.failure.kind == "unknown"
+
+
+def test_what_a_later_version_may_remember_reads_as_unknown(place: Place) -> None:
+    memory = Memory(place)
+    memory.observed("m", Observation(probe="p", outcome=ProbeOutcome.OK, tries=1, seconds=0.0))
+    memory.killed(Deadly(machine="m", script="s", strategy=Strategy(workers=0), command="", at=1.0))
+    memory.close()
+    change(place.memory, "observations", "observation", outcome="abducted")
+    change(place.memory, "deadly", "strategy", workers="many")
+
+    assert [each.outcome for each in memory.observations("m")] == [ProbeOutcome.NOT_RUN]
+    assert [each.strategy for each in memory.deadly("m", "s")] == [Strategy()]

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import contextlib
 import os
 import sqlite3
 import sys
@@ -83,9 +82,7 @@ def test_a_run_has_a_name_and_a_private_folder(journal: Journal, place: Place) -
         assert Path(second.folder).stat().st_mode & 0o777 == 0o700
 
 
-def test_failures_come_back_and_a_journal_from_before_them_is_read(
-    journal: Journal, place: Place
-) -> None:
+def test_failures_and_what_an_intent_was_for_come_back(journal: Journal) -> None:
     run = begin(journal, "calm-otter")
     named = NamedFailure(run=run.id, attempt=1, failure=FAILURE, evidence="/e", at=1.0)
     journal.record(named)
@@ -98,31 +95,6 @@ def test_failures_come_back_and_a_journal_from_before_them_is_read(
     assert found is not None
     assert (found[0].name, found[1].number) == ("calm-otter", 1)
     assert journal.story("calm-otter").failures == (named,)
-    journal.close()
-    with contextlib.closing(sqlite3.connect(place.database)) as connection:
-        connection.execute("DROP TABLE failures")
-        connection.execute("ALTER TABLE progress DROP COLUMN gauges")
-        connection.execute("PRAGMA user_version = 1")
-        connection.commit()
-    assert journal.story("calm-otter").failures == ()
-
-
-def test_an_incident_of_a_journal_that_knew_no_blame_is_read(
-    journal: Journal, place: Place
-) -> None:
-    run = begin(journal, "calm-otter")
-    incident = Incident(
-        run=run.id, attempt=1, number=1, verdict=RunState.HUNG, why="no step for 9 s", place="",
-        quiet=9.5, evidence="", at=1190.0,
-    )  # fmt: skip
-    journal.record(incident)
-    journal.close()
-    with contextlib.closing(sqlite3.connect(place.database)) as connection:
-        connection.execute("ALTER TABLE incidents DROP COLUMN blame")
-        connection.execute("PRAGMA user_version = 3")
-        connection.commit()
-
-    assert journal.story("calm-otter").incidents == (incident,)
 
 
 def test_a_name_is_checked_and_taken_once(journal: Journal) -> None:

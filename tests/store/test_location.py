@@ -2,14 +2,17 @@ from __future__ import annotations
 
 import os
 import platform
+import sqlite3
 import stat
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from rocsteady.errors import JournalError
 from rocsteady.store import location as place_module
+from rocsteady.store.journal import Journal
 from rocsteady.store.location import (
     Place,
     existing_places,
@@ -17,6 +20,7 @@ from rocsteady.store.location import (
     is_network,
     places_of_hosts,
 )
+from rocsteady.store.machine_history import memory_to_read
 
 posix = pytest.mark.skipif(sys.platform == "win32", reason="modes and owners")
 
@@ -33,6 +37,37 @@ def project_in(tmp_path: Path) -> Path:
     project = tmp_path / "project"
     project.mkdir()
     return project
+
+
+def other_format(path: Path) -> bytes:
+    path.parent.mkdir(parents=True)
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("CREATE TABLE runs (name TEXT)")
+        connection.execute("PRAGMA user_version = 5")
+    return path.read_bytes()
+
+
+def test_a_journal_and_a_memory_of_another_format_are_set_aside_as_they_are(tmp_path: Path) -> None:
+    project, state = project_in(tmp_path), tmp_path / "state"
+    files = (project / ".rocsteady" / "journal.db", state / "memory.db")
+    before = [other_format(path) for path in files]
+    asides = [path.with_name(f"{path.name}.other-format-1") for path in files]
+
+    (found,) = existing_places(project, state=state, filesystem=local)
+    with pytest.raises(JournalError, match="format 5, not 1"), closing(Journal(found)) as journal:
+        journal.runs()
+    assert memory_to_read(state).observations("m") == ()
+    place = find_place(project, state=state, filesystem=local)
+
+    assert [aside.read_bytes() for aside in asides] == before
+    assert place.notes == tuple(
+        f"{path} has another format; it was not read, and is kept as {aside.name}"
+        for path, aside in zip(files, asides, strict=True)
+    )
+    with closing(Journal(place)) as journal:
+        journal.begin_run(("true",), job={}, name="calm-otter")
+        assert [line.run.name for line in journal.runs()] == ["calm-otter"]
+    assert find_place(project, state=state, filesystem=local).notes == ()
 
 
 def test_it_lives_in_the_project_private_and_unseen_by_git(tmp_path: Path) -> None:

@@ -1,8 +1,6 @@
 from __future__ import annotations
 
-import sqlite3
 import sys
-from contextlib import closing
 from datetime import timedelta
 from pathlib import Path
 
@@ -10,7 +8,6 @@ import pytest
 from msgspec.structs import replace
 
 from rocsteady.model import IntentKind, Observation, ProbeOutcome, Strategy
-from rocsteady.store.database import MEMORY
 from rocsteady.store.identity import machine_fingerprint, script_fingerprint, this_process
 from rocsteady.store.location import Place
 from rocsteady.store.machine_history import MAX_OBSERVATIONS, Memory, memory_to_read
@@ -184,22 +181,6 @@ def test_of_very_many_observations_the_newest_are_kept(place: Place) -> None:
 
     kept = [observation.at for observation in memory.observations("m")]
     assert kept == [float(at) for at in range(7, MAX_OBSERVATIONS + 7)]
-
-
-def test_a_memory_of_before_there_were_probes_is_brought_up_to_date(place: Place) -> None:
-    assert place.memory is not None
-    with closing(sqlite3.connect(place.memory)) as connection, connection:
-        for statement in (each for step in MEMORY[:2] for each in step):
-            connection.execute(statement)
-        connection.execute("PRAGMA user_version = 2")
-    before = Memory(replace(place, memory_writable=False))
-    assert before.observations("m") == ()
-    memory = Memory(place)
-    seen = Observation(probe="p", outcome=ProbeOutcome.OK, tries=1, seconds=0.0, at=1.0)
-    memory.observed("m", seen)
-    memory.close()
-
-    assert memory.observations("m") == (seen,)
 
 
 def test_to_read_the_memory_makes_nothing(tmp_path: Path, place: Place) -> None:

@@ -170,19 +170,6 @@ def test_damage_found_while_writing_is_set_aside_too(disk: Disk) -> None:
     assert texts(disk.path) == ["1"]
 
 
-def test_a_database_of_a_newer_rocsteady_is_left_alone_and_said(disk: Disk) -> None:
-    disk.answers.set()
-    connection = sqlite3.connect(disk.path)
-    connection.execute("PRAGMA user_version = 99")
-    connection.close()
-    writer = JournalWriter(disk.connect, disk.path.parent)
-
-    with pytest.raises(NotRecordedError, match="newer rocsteady"):
-        writer.now(lambda _: None, timedelta(seconds=5))
-    writer.close(timedelta(seconds=5))
-    assert not disk.path.with_name("journal.db.broken-1").exists()
-
-
 def test_a_database_that_only_says_it_is_ours_is_set_aside(disk: Disk) -> None:
     disk.answers.set()
     connection = sqlite3.connect(disk.path)

@@ -78,17 +78,6 @@ def test_what_it_adds_starts_sends_to_or_reaches_outside_is_confirmed(
     assert doubts(read_job(path), memory) == (Doubt.CHANGED,)
 
 
-def test_a_memory_without_commands_is_read(tmp_path: Path, memory: Memory) -> None:
-    """As an earlier version wrote it."""
-    path = job_file(tmp_path)
-    memory.saw(str(path), read_job(path).sha256)
-    memory.flush()
-
-    assert doubts(read_job(path), memory) == ()
-    path.write_text(path.read_text() + "# changed")
-    assert doubts(read_job(path), memory) == (Doubt.CHANGED,)
-
-
 @pytest.mark.skipif(sys.platform == "win32", reason="owners and modes")
 def test_a_job_file_that_others_own_or_write_is_confirmed(tmp_path: Path, memory: Memory) -> None:
     path = job_file(tmp_path, mode=0o664)

@@ -14,6 +14,7 @@ from typing import TypeVar
 import click
 from msgspec.structs import replace
 
+from rocsteady.cli.project import place_of
 from rocsteady.doctor.knowledge.reader import load_knowledge
 from rocsteady.doctor.machine.machine import examined
 from rocsteady.errors import RocsteadyError
@@ -31,7 +32,6 @@ from rocsteady.run.job.trust import trust
 from rocsteady.run.job.values import Job, Total
 from rocsteady.screens.job_questions import ask_about_paths, check_command
 from rocsteady.screens.screen import Progress, progress, show, show_json, tell
-from rocsteady.store.location import find_place
 from rocsteady.store.machine_history import Memory
 from rocsteady.store.redaction import shown_command
 from rocsteady.system.atomic_file import write_whole
@@ -83,7 +83,7 @@ def command(  # noqa: PLR0913 - one argument an option
     check_command(words, folder)
     ask_about_paths(words, folder, "short run", yes=yes)
     _say(f"observing {shown_command(words)} for {seconds} s of training.")
-    memory = Memory(find_place(saved_plan.home(folder)))  # nothing is made in the user's folder
+    memory = Memory(place_of(saved_plan.home(folder)))  # nothing is made in the user's folder
     trials = Trials(folder, memory, tell)
     try:
         with trials:

@@ -6,14 +6,13 @@ from pathlib import Path
 
 import click
 
-from rocsteady.cli.project import find_job_folder
+from rocsteady.cli.project import find_job_folder, place_of
 from rocsteady.run.job import FILE
 from rocsteady.run.job.job_file import read_job
 from rocsteady.run.job.values import Job
 from rocsteady.run.telling.notifications import attempt, channels, notify_sources, sample_notice
 from rocsteady.screens.job_questions import ask_about
 from rocsteady.screens.screen import show
-from rocsteady.store.location import find_place
 from rocsteady.store.machine_history import Memory
 
 WORKED, FAILED = 0, 1
@@ -49,7 +48,7 @@ def command(ctx: click.Context, *, tries: bool, yes: bool) -> None:
 def _trusted_job(folder: Path, *, yes: bool) -> Job:
     """Return the job of a file; its command and webhook are confirmed like the job's own."""
     file = read_job(folder / FILE)
-    memory = Memory(find_place(folder))
+    memory = Memory(place_of(folder))
     try:
         ask_about(file, memory, yes=yes)
     finally:

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from rocsteady.cli.options import Duration, open_root
 from rocsteady.cli.plan_export import write_files
-from rocsteady.cli.project import enter, find_job_folder
+from rocsteady.cli.project import enter, find_job_folder, place_of
 from rocsteady.doctor.diagnosis import doctors_knowledge
 from rocsteady.doctor.machine.machine import Machine, examine
 from rocsteady.errors import RequestError
@@ -41,7 +41,7 @@ from rocsteady.screens.job_questions import ask_about_paths, check_command, job_
 from rocsteady.screens.plan import render_option, render_plan
 from rocsteady.screens.screen import Progress, layout, progress, show, show_json, tell
 from rocsteady.store.journal import Journal
-from rocsteady.store.location import existing_places, find_place
+from rocsteady.store.location import existing_places
 from rocsteady.store.machine_history import Memory
 from rocsteady.store.redaction import shown_command
 from rocsteady.system.atomic_file import write_whole
@@ -269,7 +269,7 @@ def _try_options(
 
 def _records(folder: Path) -> tuple[Memory, Journal]:
     """Open what is known so far. Nothing is made in the user's folder."""
-    own = find_place(saved_plan.home(folder))
+    own = place_of(saved_plan.home(folder))
     return Memory(own), Journal(next(iter(existing_places(folder)), own))
 
 

@@ -15,6 +15,7 @@ from pathlib import Path
 import click
 
 from rocsteady.cli.options import open_root, python_option
+from rocsteady.cli.project import place_of
 from rocsteady.doctor.knowledge.reader import load_knowledge
 from rocsteady.doctor.machine.gpus import displays
 from rocsteady.doctor.machine.machine import Machine, examine, software_of
@@ -48,7 +49,6 @@ from rocsteady.screens.probe import (
 from rocsteady.screens.screen import Page, Progress, layout, progress, show, show_json, tell
 from rocsteady.store.identity import is_alive, machine_fingerprint
 from rocsteady.store.journal import Journal
-from rocsteady.store.location import find_place
 from rocsteady.store.machine_history import Memory, memory_to_read
 from rocsteady.store.user_folders import state_folder
 from rocsteady.suggestions import no_such
@@ -101,7 +101,7 @@ def command(  # noqa: PLR0913 - one argument an option
         _explain(names, software, as_json=as_json)
         return
     interpreter = _interpreter(root, machine)
-    place = find_place(state_folder() / "probes")
+    place = place_of(state_folder() / "probes")
     memory, journal = Memory(place), Journal(place)
     with _ended_properly(memory, journal), _scratch(place.folder, journal) as folder:
         _tell_takedowns(recover(journal, memory, software))

@@ -13,11 +13,19 @@ import click
 from rocsteady.run.job import FILE
 from rocsteady.screens.screen import tell
 from rocsteady.store.journal import Journal
-from rocsteady.store.location import existing_places, has_journal
+from rocsteady.store.location import Place, existing_places, find_place, has_journal
 from rocsteady.store.values import RunLine
 from rocsteady.suggestions import no_such
 
 OUTPUT = "detached.log"  # what such supervisors themselves had to say
+
+
+def place_of(folder: Path) -> Place:
+    """Find where the journal of a folder lives, and say what a person should know of it."""
+    place = find_place(folder)
+    for note in place.notes:
+        tell(f"rocsteady: {note}")
+    return place
 
 
 def find_project(start: Path) -> Path:

@@ -95,7 +95,7 @@ class Diagnosis(Value, frozen=True, kw_only=True):
     trains_on_gpus: tuple[str, ...]  # which, by name
     facts_read: int
     rules_checked: int
-    knowledge: KnowledgeState = KnowledgeState(version="", age_days=0)  # "": of an older rocsteady
+    knowledge: KnowledgeState
     more: str = ""  # where the page about its GPU is; "" if that would have nothing to say
 
     def having(self, severity: Severity) -> tuple[Finding, ...]:

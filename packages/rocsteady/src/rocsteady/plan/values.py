@@ -12,7 +12,7 @@ import msgspec
 from rocsteady.model import Risk, Strategy, Value
 from rocsteady.run.options import StopRule
 
-PLAN_VERSION = 3
+PLAN_VERSION = 1
 
 
 class Basis(Enum):

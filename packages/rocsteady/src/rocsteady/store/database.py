@@ -1,6 +1,6 @@
 """A database of rocsteady: its tables, how it is opened, and values as rows.
 
-Opening brings a database up to date, or sets a broken one aside. Nothing refers to another table by
+Opening makes the tables, or sets a broken database aside. Nothing refers to another table by
 force: when entries are lost, those that are left must still be taken.
 
 What is not a number or a text is JSON with a version. JSON is written with escapes, so that a
@@ -69,104 +69,83 @@ LATEST = 4102444800.0  # seconds since 1970: the year 2100
 T = TypeVar("T", bound=Value)
 Row = dict[str, object]
 Work = Callable[[sqlite3.Connection], object]
-Migrations = Sequence[Sequence[str]]  # the n-th brings version n to n + 1
+Schema = Sequence[str]  # the statements that make its tables
 
-JOURNAL: Migrations = (
-    (
-        f"""CREATE TABLE runs (id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE,
+FORMAT = 1
+JOURNAL: Schema = (
+    f"""CREATE TABLE runs (id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE,
             command TEXT NOT NULL, job TEXT NOT NULL, strategy TEXT NOT NULL, folder TEXT NOT NULL,
             machine TEXT NOT NULL, boot_id TEXT NOT NULL, process TEXT NOT NULL,
             started REAL NOT NULL, ended REAL, outcome TEXT NOT NULL) {STRICT}""",
-        f"""CREATE TABLE attempts (run INTEGER NOT NULL, number INTEGER NOT NULL,
+    f"""CREATE TABLE attempts (run INTEGER NOT NULL, number INTEGER NOT NULL,
             strategy TEXT NOT NULL, boot_id TEXT NOT NULL, started REAL NOT NULL, ended REAL,
             exit_code INTEGER, signal INTEGER, outcome TEXT NOT NULL, first_step INTEGER,
             last_step INTEGER, PRIMARY KEY (run, number)) {KEYED}""",
-        f"""CREATE TABLE incidents (run INTEGER NOT NULL, attempt INTEGER NOT NULL,
+    f"""CREATE TABLE incidents (run INTEGER NOT NULL, attempt INTEGER NOT NULL,
             number INTEGER NOT NULL, verdict TEXT NOT NULL, why TEXT NOT NULL, place TEXT NOT NULL,
-            quiet REAL NOT NULL, evidence TEXT NOT NULL, at REAL NOT NULL,
+            quiet REAL NOT NULL, evidence TEXT NOT NULL, at REAL NOT NULL, blame TEXT,
             PRIMARY KEY (run, number)) {KEYED}""",
-        f"""CREATE TABLE decisions (id INTEGER PRIMARY KEY, run INTEGER NOT NULL, attempt INTEGER,
+    f"""CREATE TABLE decisions (id INTEGER PRIMARY KEY, run INTEGER NOT NULL, attempt INTEGER,
             what TEXT NOT NULL, why TEXT NOT NULL, at REAL NOT NULL) {STRICT}""",
-        f"""CREATE TABLE messages (id INTEGER PRIMARY KEY, run INTEGER, text TEXT NOT NULL,
-            at REAL NOT NULL) {STRICT}""",
-        f"""CREATE TABLE intents (id INTEGER PRIMARY KEY, run INTEGER, attempt INTEGER,
+    f"""CREATE TABLE messages (id INTEGER PRIMARY KEY, run INTEGER, text TEXT NOT NULL,
+            event TEXT NOT NULL, at REAL NOT NULL) {STRICT}""",
+    f"""CREATE TABLE intents (id INTEGER PRIMARY KEY, run INTEGER, attempt INTEGER,
             kind TEXT NOT NULL, what TEXT NOT NULL, machine TEXT NOT NULL, boot_id TEXT NOT NULL,
             process TEXT NOT NULL, at REAL NOT NULL, outcome TEXT, ended REAL) {STRICT}""",
-        "CREATE INDEX open_intents ON intents (id) WHERE outcome IS NULL",
-        f"""CREATE TABLE progress (run INTEGER NOT NULL, attempt INTEGER NOT NULL,
+    "CREATE INDEX open_intents ON intents (id) WHERE outcome IS NULL",
+    f"""CREATE TABLE progress (run INTEGER NOT NULL, attempt INTEGER NOT NULL,
             start REAL NOT NULL, width INTEGER NOT NULL, first_step INTEGER NOT NULL,
             last_step INTEGER NOT NULL, total INTEGER, first_progress REAL, last_progress REAL,
             quiet REAL NOT NULL, seconds_in TEXT NOT NULL, seconds_as TEXT NOT NULL,
-            PRIMARY KEY (run, width, start, attempt)) {KEYED}""",
-    ),
-    (
-        f"""CREATE TABLE failures (run INTEGER NOT NULL, attempt INTEGER NOT NULL,
+            gauges TEXT NOT NULL, PRIMARY KEY (run, width, start, attempt)) {KEYED}""",
+    f"""CREATE TABLE failures (run INTEGER NOT NULL, attempt INTEGER NOT NULL,
             failure TEXT NOT NULL, evidence TEXT NOT NULL, at REAL NOT NULL,
             PRIMARY KEY (run, attempt)) {KEYED}""",
-    ),
-    (
-        """ALTER TABLE progress ADD COLUMN gauges TEXT NOT NULL
-            DEFAULT '{"version":1,"value":{}}'""",
-    ),
-    ("ALTER TABLE incidents ADD COLUMN blame TEXT",),
-    ("ALTER TABLE messages ADD COLUMN event TEXT NOT NULL DEFAULT ''",),
 )
-MEMORY: Migrations = (
-    (
-        f"""CREATE TABLE learned (script TEXT NOT NULL, machine TEXT NOT NULL, phases TEXT NOT NULL,
+MEMORY: Schema = (
+    f"""CREATE TABLE learned (script TEXT NOT NULL, machine TEXT NOT NULL, phases TEXT NOT NULL,
             at REAL NOT NULL, PRIMARY KEY (script, machine)) {KEYED}""",
-        f"""CREATE TABLE takedowns (machine TEXT NOT NULL, boot_id TEXT NOT NULL,
+    f"""CREATE TABLE takedowns (machine TEXT NOT NULL, boot_id TEXT NOT NULL,
             kind TEXT NOT NULL, what TEXT NOT NULL, at REAL NOT NULL,
             PRIMARY KEY (machine, boot_id, kind, what)) {KEYED}""",
-        f"""CREATE TABLE seen_files (path TEXT PRIMARY KEY, sha256 TEXT NOT NULL,
-            at REAL NOT NULL) {KEYED}""",
-    ),
-    (
-        f"""CREATE TABLE deadly (machine TEXT NOT NULL, script TEXT NOT NULL,
+    f"""CREATE TABLE seen_files (path TEXT PRIMARY KEY, sha256 TEXT NOT NULL,
+            at REAL NOT NULL, commands TEXT NOT NULL) {KEYED}""",
+    f"""CREATE TABLE deadly (machine TEXT NOT NULL, script TEXT NOT NULL,
             strategy TEXT NOT NULL, command TEXT NOT NULL, at REAL NOT NULL,
             PRIMARY KEY (machine, script, strategy)) {KEYED}""",
-        f"""CREATE TABLE helped (machine TEXT NOT NULL, script TEXT NOT NULL,
+    f"""CREATE TABLE helped (machine TEXT NOT NULL, script TEXT NOT NULL,
             failure TEXT NOT NULL, remedy TEXT NOT NULL, run TEXT NOT NULL, at REAL NOT NULL,
             PRIMARY KEY (machine, script, failure)) {KEYED}""",
-    ),
-    (
-        f"""CREATE TABLE observations (machine TEXT NOT NULL, at REAL NOT NULL,
+    f"""CREATE TABLE observations (machine TEXT NOT NULL, at REAL NOT NULL,
             probe TEXT NOT NULL, variant TEXT NOT NULL, observation TEXT NOT NULL,
             PRIMARY KEY (machine, at, probe, variant)) {KEYED}""",
-    ),
-    (
-        """ALTER TABLE seen_files ADD COLUMN commands TEXT NOT NULL
-            DEFAULT '{"version":1,"value":[]}'""",
-    ),
 )
 
 
 def connect(
-    path: Path, migrations: Migrations, *, wal: bool, busy: timedelta, doubtful: bool = False
+    path: Path, schema: Schema, *, wal: bool, busy: timedelta, doubtful: bool = False
 ) -> sqlite3.Connection:
     """Open a database for writing. A broken one is kept beside it, and a new one is begun."""
     try:
-        return _opened(path, migrations, wal=wal, busy=busy, doubtful=doubtful)
+        return _opened(path, schema, wal=wal, busy=busy, doubtful=doubtful)
     except sqlite3.DatabaseError as error:
         if not is_damage(error):
             raise
     except UnicodeDecodeError:  # SQLite's own message quotes the bytes that are wrong
         pass
     set_aside(path)
-    return _opened(path, migrations, wal=wal, busy=busy)
+    return _opened(path, schema, wal=wal, busy=busy)
 
 
 @contextlib.contextmanager
-def connect_to_read(
-    path: Path, migrations: Migrations, busy: timedelta
-) -> Iterator[sqlite3.Connection]:
+def connect_to_read(path: Path, busy: timedelta) -> Iterator[sqlite3.Connection]:
     """Open a database that is there; nothing is changed in it. It may lie on read-only media."""
     _refuse_links(path)
     with contextlib.ExitStack() as stack:
         connection = stack.enter_context(contextlib.closing(_readable(path, busy, stack)))
         connection.execute("PRAGMA query_only = ON")
         connection.execute("PRAGMA trusted_schema = OFF")
-        _check_version(connection, len(migrations))
+        _check_format(connection)
         _check_kinds(connection)
         yield connection
 
@@ -205,10 +184,22 @@ def is_damage(error: sqlite3.Error) -> bool:
     return type(error) is sqlite3.DatabaseError
 
 
-def set_aside(path: Path) -> Path:
-    """Rename a broken database, with what belongs to it, and return its new name."""
+def set_aside_other_format(path: Path) -> Path | None:
+    """Rename a database of another format, which is not read; return its new name."""
+    if not path.exists():
+        return None
+    try:
+        with contextlib.closing(_answering(path, "rw", timedelta(0))) as connection:
+            is_other = version(connection) not in (0, FORMAT)
+    except (sqlite3.Error, UnicodeDecodeError):  # locked, or damaged: opening it says so
+        return None
+    return set_aside(path, "other-format") if is_other else None
+
+
+def set_aside(path: Path, why: str = "broken") -> Path:
+    """Rename a database, with what belongs to it, and return its new name."""
     number = 1
-    while (aside := path.with_name(f"{path.name}.broken-{number}")).exists():
+    while (aside := path.with_name(f"{path.name}.{why}-{number}")).exists():
         number += 1
     for suffix in PARTS:
         part = path.with_name(path.name + suffix)
@@ -230,7 +221,7 @@ def _make_private(path: Path) -> None:
 
 
 def _opened(
-    path: Path, migrations: Migrations, *, wal: bool, busy: timedelta, doubtful: bool = False
+    path: Path, schema: Schema, *, wal: bool, busy: timedelta, doubtful: bool = False
 ) -> sqlite3.Connection:
     _refuse_links(path)
     _make_private(path)
@@ -244,25 +235,23 @@ def _opened(
         if doubtful and connection.execute("PRAGMA quick_check(1)").fetchone() != ("ok",):
             raise sqlite3.DatabaseError("quick_check found damage")  # noqa: TRY301 - as SQLite says
         _check_kinds(connection)
-        _migrate(connection, migrations)
-        _check_tables(connection, migrations)
+        _make_tables(connection, schema)
+        _check_tables(connection, schema)
     except BaseException:
         connection.close()
         raise
     return connection
 
 
-def _migrate(connection: sqlite3.Connection, migrations: Migrations) -> None:
-    if _check_version(connection, len(migrations)) == len(migrations):
+def _make_tables(connection: sqlite3.Connection, schema: Schema) -> None:
+    if _check_format(connection):
         return
     connection.execute("BEGIN IMMEDIATE")  # another supervisor may be doing the same
     try:
-        made = _check_version(connection, len(migrations))
-        _check_tables(connection, migrations[:made])
-        for statements in migrations[made:]:
-            for statement in statements:
+        if not _check_format(connection):
+            for statement in schema:
                 connection.execute(statement)
-        connection.execute(f"PRAGMA user_version = {len(migrations)}")
+            connection.execute(f"PRAGMA user_version = {FORMAT}")
         connection.execute("COMMIT")
     except BaseException:
         if connection.in_transaction:
@@ -270,10 +259,9 @@ def _migrate(connection: sqlite3.Connection, migrations: Migrations) -> None:
         raise
 
 
-def _check_tables(connection: sqlite3.Connection, migrations: Migrations) -> None:
+def _check_tables(connection: sqlite3.Connection, schema: Schema) -> None:
     """Refuse a database that says it is ours and is not."""
-    statements = (statement for step in migrations for statement in step)
-    wanted = {statement.split()[2] for statement in statements if "CREATE TABLE" in statement}
+    wanted = {statement.split()[2] for statement in schema if "CREATE TABLE" in statement}
     there = {name for (name,) in connection.execute("SELECT name FROM sqlite_master")}
     if not wanted <= there:
         raise sqlite3.DatabaseError(f"no table {', '.join(sorted(wanted - there))}")
@@ -293,12 +281,13 @@ def _refuse_links(path: Path) -> None:
             raise JournalError(f"{part} is a link, which rocsteady does not write through")
 
 
-def _check_version(connection: sqlite3.Connection, known: int) -> int:
+def _check_format(connection: sqlite3.Connection) -> int:
+    """Return the format; 0 while the tables are not made."""
     found = version(connection)
-    if found > known:
+    if found not in (0, FORMAT):
         raise JournalError(
-            f"the journal was written by a newer rocsteady (format {found}, this one knows"
-            f" {known}): upgrade rocsteady, or move the journal away"
+            f"the journal has format {found}, not {FORMAT}: the next run keeps it aside unread, and"
+            " starts a new one"
         )
     return found
 
@@ -366,7 +355,7 @@ def select(
     *columns: object,
     without: tuple[str, ...] = (),
 ) -> tuple[T, ...]:
-    """Read the values that a condition of our own picks; ``without`` columns of a later format."""
+    """Read the values that a condition of our own picks; ``without`` columns it can do without."""
     names = ", ".join(_columns(kind, without)[0])
     rows = connection.execute(f"SELECT {names} FROM {TABLES[kind]} {where}", columns)  # noqa: S608
     return tuple(_values(kind, rows, without))

@@ -288,9 +288,7 @@ class Journal:
             yield None
             return
         try:
-            with database.connect_to_read(
-                self.place.database, database.JOURNAL, BUSY
-            ) as connection:
+            with database.connect_to_read(self.place.database, BUSY) as connection:
                 yield connection if database.version(connection) else None
         except DamagedJournalError as error:
             raise self._damaged(str(error)) from None

@@ -24,6 +24,7 @@ from pathlib import Path
 
 from rocsteady.errors import JournalError
 from rocsteady.model import Value
+from rocsteady.store.database import set_aside_other_format
 from rocsteady.store.identity import fingerprint
 from rocsteady.store.policy import read_policy
 from rocsteady.store.user_folders import state_folder
@@ -69,7 +70,10 @@ def find_place(
     temporary: Path | None = None,
     filesystem: Callable[[Path], str] = filesystem_of,
 ) -> Place:
-    """Find where this project's journal lives, and create the folders."""
+    """Find where this project's journal lives, and create the folders.
+
+    A journal or a memory of another format is set aside.
+    """
     state = state or state_folder()
     notes: list[str] = []
     folders = _folders(project, state, temporary)
@@ -80,6 +84,11 @@ def find_place(
         make_private(folder)
         database, wal = _local(folder, folders[-2], kind, filesystem, notes)
     memory, memory_writable = _memory(state, filesystem, notes)
+    notes += [
+        f"{path} has another format; it was not read, and is kept as {aside.name}"
+        for path in (database / DATABASE, memory if memory_writable else None)
+        if path and (aside := set_aside_other_format(path))
+    ]
     return Place(
         folder=folder,
         database=database / DATABASE,

@@ -152,7 +152,8 @@ class Memory:
                 sqlite3.connect(uri, uri=True, timeout=BUSY.total_seconds())
             ) as connection:
                 connection.execute("PRAGMA trusted_schema = OFF")
-                return select(connection, kind, where, *columns)
+                if database.version(connection) == database.FORMAT:
+                    return select(connection, kind, where, *columns)
         return ()
 
 

@@ -14,7 +14,6 @@ from msgspec.structs import replace
 
 from rocsteady.errors import JournalError
 from rocsteady.model import IntentKind, RunState
-from rocsteady.store import database
 from rocsteady.store.database import select, unpacked
 from rocsteady.store.identity import Identity, is_alive
 from rocsteady.store.values import (
@@ -33,7 +32,6 @@ from rocsteady.store.values import (
 )
 from rocsteady.system.root import well_formed
 
-FAILURES_SINCE, GAUGES_SINCE, BLAME_SINCE, EVENTS_SINCE = 2, 3, 4, 5  # format of the journal
 RATE_OVER = 15 * 60.0  # seconds of late progress that a rate is taken from
 STALLED_AFTER, STALLED_STEPS = 30.0, 20  # seconds without progress; also so many usual steps
 DOUBTED_AFTER, DOUBTED_STEPS = 10.0, 3  # the same after a verdict that it does not move
@@ -103,15 +101,13 @@ def story(connection: sqlite3.Connection, name: str) -> RunRecord:
     try:
         run = run_named(connection, name)
         attempts = select(connection, AttemptRecord, "WHERE run = ? ORDER BY number", run.id)
-        late = ("gauges",) if database.version(connection) < GAUGES_SINCE else ()
-        order = "WHERE run = ? ORDER BY start, attempt"
-        progress = select(connection, Bucket, order, run.id, without=late)
+        progress = select(connection, Bucket, "WHERE run = ? ORDER BY start, attempt", run.id)
         losses = tuple(_losses(attempts, progress))
         return RunRecord(
             run=run,
             attempts=attempts,
-            incidents=_incidents(connection, run.id),
-            failures=_failures(connection, run.id),
+            incidents=select(connection, Incident, "WHERE run = ? ORDER BY number", run.id),
+            failures=select(connection, NamedFailure, "WHERE run = ? ORDER BY attempt", run.id),
             decisions=select(connection, DecisionRecord, "WHERE run = ? ORDER BY id", run.id),
             messages=_messages(connection, run),
             intents=select(connection, Intent, "WHERE run = ? ORDER BY id", run.id),
@@ -148,23 +144,11 @@ def attempt_of(connection: sqlite3.Connection, intent: Intent) -> tuple[Run, Att
     return (runs[0], attempts[0]) if runs and attempts else None
 
 
-def _incidents(connection: sqlite3.Connection, run: int) -> tuple[Incident, ...]:
-    missing = ("blame",) if database.version(connection) < BLAME_SINCE else ()
-    return select(connection, Incident, "WHERE run = ? ORDER BY number", run, without=missing)
-
-
-def _failures(connection: sqlite3.Connection, run: int) -> tuple[NamedFailure, ...]:
-    if database.version(connection) < FAILURES_SINCE:
-        return ()
-    return select(connection, NamedFailure, "WHERE run = ? ORDER BY attempt", run)
-
-
 def _messages(connection: sqlite3.Connection, run: Run) -> tuple[MessageRecord, ...]:
     """Return what was said of a run, and of the journal itself meanwhile: what it lost."""
     where = "WHERE run = ? OR (run IS NULL AND at BETWEEN ? AND ?) ORDER BY id"
     end = float("inf") if run.ended is None else run.ended
-    missing = ("event",) if database.version(connection) < EVENTS_SINCE else ()
-    return select(connection, MessageRecord, where, run.id, run.started, end, without=missing)
+    return select(connection, MessageRecord, where, run.id, run.started, end)
 
 
 def _line(connection: sqlite3.Connection, run: Run, here: Identity, now: float) -> RunLine:

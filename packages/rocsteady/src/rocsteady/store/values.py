@@ -26,7 +26,7 @@ from rocsteady.model import (
     Value,
 )
 
-FALLBACK = re.compile(r"(?:option|way)-(\d+)")  # "way": until November 2026
+FALLBACK = re.compile(r"option-(\d+)")
 
 
 class Run(Value, frozen=True, kw_only=True):

@@ -87,8 +87,8 @@ class Interval:
         """Take up what an earlier process knew; that it ended before the work did is a failure."""
         self._failures = state["failures"] + 1
         self._before = state["trained"]
-        if state.get("stall"):  # not in checkpoints of older versions
-            self._stalls, self._writings = [state["stall"]], [state.get("writing", 0.0)]
+        if state["stall"]:
+            self._stalls, self._writings = [state["stall"]], [state["writing"]]
 
 
 def _typical(seconds: list[float]) -> float:

@@ -69,7 +69,7 @@ class InKernel(Value, frozen=True, kw_only=True):
 class Processes(Value, frozen=True, kw_only=True):
     """The content of processes.json."""
 
-    snapshot: Snapshot = msgspec.field(name="look")
+    snapshot: Snapshot
     in_kernel: tuple[InKernel, ...]
 
 

@@ -85,7 +85,7 @@ def save_origin(origin: Origin, records: Path) -> None:
 
 
 def load_origin(records: Path) -> Origin | None:
-    """Read what was written when a run began; None for a run of an earlier version."""
+    """Read what was written when a run began; None if it is not there."""
     try:
         return msgspec.json.decode(read_head(records / ORIGIN_FILE, ORIGIN_LIMIT), type=Origin)
     except (OSError, UnicodeDecodeError, msgspec.MsgspecError):
