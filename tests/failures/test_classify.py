@@ -6,7 +6,8 @@ import pytest
 
 from rocsteady.doctor.knowledge.failures import FailureKnowledge
 from rocsteady.failures.classify import Classifier
-from rocsteady.failures.symptoms import Raised, Symptoms
+from rocsteady.failures.symptoms import Symptoms
+from rocsteady.hangs.heartbeat_pages import RaisedException
 from rocsteady.model import Certainty, Failure, Fingerprint, Role
 
 PACKAGES = "/venv/lib/python3.12/site-packages"
@@ -197,7 +198,7 @@ def test_a_worker_that_lost_its_parent_does_not_tell_why_that_was_killed(
         "    chunk = read(handle, remaining)\n"
         "ConnectionResetError: [Errno 104] Connection reset by peer"
     )
-    worker = Raised(
+    worker = RaisedException(
         type="ConnectionResetError",
         bases=("ConnectionError", "OSError", "Exception"),
         message="[Errno 104] Connection reset by peer",
@@ -214,7 +215,7 @@ def test_a_module_that_is_missing_is_no_library_that_does_not_fit(classifier: Cl
         f'  File "{PACKAGES}/llamafactory/data/mm_plugin.py", line 28, in <module>\n'
         "    import torchaudio\nModuleNotFoundError: No module named 'torchaudio'"
     )
-    raised = Raised(
+    raised = RaisedException(
         type="ModuleNotFoundError",
         bases=("ImportError", "Exception"),
         message="No module named 'torchaudio'",
@@ -550,7 +551,7 @@ def test_a_kernel_log_that_was_pasted_is_one_too(classifier: Classifier) -> None
 
 def test_the_type_goes_before_the_text(classifier: Classifier) -> None:
     """The message says memory, and the exception is the script's own."""
-    raised = Raised(
+    raised = RaisedException(
         type="builtins.KeyError",
         bases=("builtins.LookupError",),
         message="'HIP out of memory. Tried to allocate'",
@@ -565,7 +566,9 @@ def test_the_type_goes_before_the_text(classifier: Classifier) -> None:
 
 
 def test_a_subclass_is_known_by_its_base(classifier: Classifier) -> None:
-    raised = Raised(type="mylib.Full", bases=("torch.OutOfMemoryError",), message="no room")
+    raised = RaisedException(
+        type="mylib.Full", bases=("torch.OutOfMemoryError",), message="no room"
+    )
 
     assert classifier.name(Symptoms(raised=(raised,))).kind == "oom-device"
 
@@ -574,7 +577,7 @@ def test_what_ended_a_process_goes_before_what_it_printed(classifier: Classifier
     printed = (
         f"{TRAINS}    step()\n{OOM.format(asked='1.00 GiB', free='0 bytes', held='0 bytes')}\n"
     )
-    raised = Raised(type="KeyError", message="'a'", place="train.py:9 main")
+    raised = RaisedException(type="KeyError", message="'a'", place="train.py:9 main")
 
     failure = classifier.name(Symptoms(log=printed, raised=(raised,), exit_code=1))
 
@@ -584,9 +587,13 @@ def test_what_ended_a_process_goes_before_what_it_printed(classifier: Classifier
 
 def test_of_several_processes_the_first_root_in_time(classifier: Classifier) -> None:
     raised = (
-        Raised(type="torch.distributed.DistBackendError", message="NCCL communicator was aborted"),
-        Raised(type="torch.OutOfMemoryError", message="HIP out of memory.", place="a.py:1 f"),
-        Raised(type="KeyError", message="'later'"),
+        RaisedException(
+            type="torch.distributed.DistBackendError", message="NCCL communicator was aborted"
+        ),
+        RaisedException(
+            type="torch.OutOfMemoryError", message="HIP out of memory.", place="a.py:1 f"
+        ),
+        RaisedException(type="KeyError", message="'later'"),
     )
 
     assert classifier.name(Symptoms(raised=raised, exit_code=1)).kind == "oom-device"

@@ -6,7 +6,8 @@ import pytest
 from msgspec.structs import replace
 
 from rocsteady.failures.classify import Classifier
-from rocsteady.failures.symptoms import Raised, Symptoms
+from rocsteady.failures.symptoms import Symptoms
+from rocsteady.hangs.heartbeat_pages import RaisedException
 from rocsteady.hangs.values import Snapshot, Wait
 from rocsteady.model import Certainty, Failure, Fingerprint
 from tests.failures.seen import (
@@ -198,7 +199,9 @@ def test_without_stacks_the_phase_is_all_there_is(
 
 
 def test_a_rank_that_raised_is_why_the_others_hang(classifier: Classifier) -> None:
-    raised = Raised(type="KeyError", message="'x'", place="train.py:9 main", traceback="...")
+    raised = RaisedException(
+        type="KeyError", message="'x'", place="train.py:9 main", traceback="..."
+    )
     tree = {10: [thread(10, BARRIER)]}
 
     failure = name(classifier, snapshot_of(tree), snapshot_of(tree), raised=(raised,))
@@ -209,8 +212,10 @@ def test_a_rank_that_raised_is_why_the_others_hang(classifier: Classifier) -> No
 
 def test_what_breaks_when_a_hung_run_is_ended_is_not_why_it_hung(classifier: Classifier) -> None:
     raised = (
-        Raised(type="KeyboardInterrupt"),
-        Raised(type="AttributeError", message="'NoneType' object has no attribute 'close'"),
+        RaisedException(type="KeyboardInterrupt"),
+        RaisedException(
+            type="AttributeError", message="'NoneType' object has no attribute 'close'"
+        ),
     )
     tree = {10: [thread(10, BARRIER)]}
 

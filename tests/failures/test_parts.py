@@ -7,7 +7,8 @@ import traceback
 import pytest
 
 from rocsteady.failures.classify import Classifier
-from rocsteady.failures.symptoms import Raised, Symptoms
+from rocsteady.failures.symptoms import Symptoms
+from rocsteady.hangs.heartbeat_pages import RaisedException
 
 RANKS = "out of memory with 8 samples at a time on one of several ranks; all of them need smaller"
 DEVICE = (
@@ -38,10 +39,10 @@ def raised(text: str, cause: Exception | None) -> MicroBatchError:
         return error
 
 
-def told(error: MicroBatchError) -> tuple[Raised, str]:
+def told(error: MicroBatchError) -> tuple[RaisedException, str]:
     text = "".join(traceback.format_exception(error))
     kind = type(error)
-    told = Raised(
+    told = RaisedException(
         type=f"rocsteady_train.loop.micro_batches.{kind.__qualname__}",
         bases=("Exception",),
         message=str(error),

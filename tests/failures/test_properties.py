@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 
 from rocsteady.doctor.knowledge.failures import Where, load_failures
 from rocsteady.failures.classify import Classifier
-from rocsteady.failures.symptoms import Raised, Symptoms
+from rocsteady.failures.symptoms import Symptoms
 from rocsteady.failures.tracebacks import find_tracebacks
+from rocsteady.hangs.heartbeat_pages import RaisedException
 from rocsteady.model import Role
 
 KNOWN = load_failures()
@@ -95,7 +96,9 @@ def test_no_mix_of_pieces_raises(
             hung=hung,
             exit_code=code,
             signal=number,
-            raised=(Raised(type=text[:20], message=text, place=text[:30], traceback=text),),
+            raised=(
+                RaisedException(type=text[:20], message=text, place=text[:30], traceback=text),
+            ),
         )
     )
 

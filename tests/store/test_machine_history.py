@@ -17,13 +17,13 @@ from rocsteady.store.values import (
     Helped,
     Intent,
     LearnedRecord,
-    StaysRecord,
+    Stays,
     Takedown,
     Unfinished,
 )
 from rocsteady.system.disk_root import DiskRoot
 
-PHASES = {"data": StaysRecord(count=5, longest=0.9, histogram=(0, 3, 2))}
+PHASES = {"data": Stays(longest=0.9, histogram=(0, 3, 2))}
 
 
 def test_what_a_script_usually_does_is_remembered_for_this_machine(place: Place) -> None:

@@ -8,9 +8,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from rocsteady.doctor.knowledge.failures import Signature, Where, words_of
 from rocsteady.failures.candidate import Candidate, kind_by_numbers, place_in
 from rocsteady.failures.stacks import Pattern, Stacked
-from rocsteady.failures.symptoms import Raised, Symptoms
+from rocsteady.failures.symptoms import Symptoms
 from rocsteady.failures.tracebacks import Traceback, find_tracebacks, is_own, place_of
 from rocsteady.hangs.frames import forward
+from rocsteady.hangs.heartbeat_pages import RaisedException
 from rocsteady.model import Certainty, FailureKind, Role
 
 TRACEBACK_LENGTH = 8000  # characters of a traceback that are kept: its end
@@ -78,7 +79,7 @@ class Exceptions:
         # Where there are tracebacks, a line that looks like an exception is something else.
         return [it for it in found if not it.bare or it.kind != FailureKind.SCRIPT_ERROR]
 
-    def _of_process(self, raised: Raised, at: float, symptoms: Symptoms) -> Candidate:
+    def _of_process(self, raised: RaisedException, at: float, symptoms: Symptoms) -> Candidate:
         traces = find_tracebacks(raised.traceback)
         trace = Traceback(
             type=raised.type.removeprefix("builtins."),
@@ -221,7 +222,7 @@ def _chains(traces: Sequence[Traceback]) -> Iterator[list[Traceback]]:
         yield chain
 
 
-def _first_line(raised: Raised) -> str:
+def _first_line(raised: RaisedException) -> str:
     name = raised.type.removeprefix("builtins.")
     return f"{name}: {raised.message}".split("\n", 1)[0][:200]
 

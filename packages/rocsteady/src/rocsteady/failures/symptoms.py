@@ -6,21 +6,12 @@ import signal as signals
 
 import msgspec
 
+from rocsteady.hangs.heartbeat_pages import RaisedException
 from rocsteady.hangs.values import Heartbeat, Snapshot
 from rocsteady.model import Value
 
 SHELL = 128  # what a shell adds to the signal that ended its child
 HIGHEST_SIGNAL = 64
-
-
-class Raised(Value, frozen=True, kw_only=True):
-    """An exception that ended a training process, as the process itself reported it."""
-
-    type: str  # qualified
-    bases: tuple[str, ...] = ()  # qualified
-    message: str = ""
-    place: str = ""  # "file:line function" of the innermost frame of the user's own code
-    traceback: str = ""
 
 
 class Symptoms(Value, frozen=True, kw_only=True):
@@ -41,7 +32,7 @@ class Symptoms(Value, frozen=True, kw_only=True):
     oom_kills: int | None = None  # that its cgroup counted
     loader_workers: bool = False  # the script has loaded data in other processes
     shared_full: bool = False  # /dev/shm
-    raised: tuple[Raised, ...] = ()  # in time order
+    raised: tuple[RaisedException, ...] = ()  # in time order
     variables: dict[str, str] = msgspec.field(default_factory=dict)
     machine_went_down: bool = False
     gpu: bool = True  # one may have been used

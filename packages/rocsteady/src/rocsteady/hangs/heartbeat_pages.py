@@ -377,15 +377,15 @@ def _by_phase(words: tuple[int, ...], first: int) -> dict[str, float]:
 
 
 class RaisedException(Value, frozen=True, kw_only=True):
-    """What one process told of its end."""
+    """An exception that ended a training process, as the process itself reported it."""
 
-    at: float  # seconds of the monotonic clock
-    rank: str  # as the launcher told it; "" if it did not
+    at: float = 0.0  # seconds of the monotonic clock
+    rank: str = ""  # as the launcher told it; "" if it did not
     type: str  # qualified, as "torch.OutOfMemoryError"; built-in ones without a module
-    bases: tuple[str, ...]
-    message: str
-    place: str  # "train.py:88 step": the innermost frame of the user's own code
-    traceback: str
+    bases: tuple[str, ...] = ()  # qualified
+    message: str = ""
+    place: str = ""  # "train.py:88 step": the innermost frame of the user's own code
+    traceback: str = ""
 
 
 class _RaisedFile(RaisedException, frozen=True, kw_only=True):

@@ -22,7 +22,8 @@ from rocsteady_train.untrusted_file import read_regular, read_tail
 
 from rocsteady.doctor.knowledge.failures import load_failures
 from rocsteady.failures.classify import Classifier
-from rocsteady.failures.symptoms import Raised, Symptoms
+from rocsteady.failures.symptoms import Symptoms
+from rocsteady.hangs.heartbeat_pages import RaisedException
 from rocsteady.hangs.looking.collect import collect
 from rocsteady.hangs.looking.processor_wait import ProcessorWait
 from rocsteady.hangs.looking.snapshot import in_native_code, take_snapshot
@@ -193,7 +194,7 @@ class _Watch:
             place = failure = ""
             if outcome in (ProbeOutcome.EXCEPTION, ProbeOutcome.NO_MEMORY):
                 name = result.why.partition(":")[0]
-                raised = Raised(type=name, message=result.why, traceback=result.traceback)
+                raised = RaisedException(type=name, message=result.why, traceback=result.traceback)
                 failure, place = self._named(
                     Symptoms(log=result.traceback, raised=(raised,), exit_code=1)
                 )

@@ -31,7 +31,7 @@ from rocsteady.store.values import (
     Observed,
     Run,
     SeenFile,
-    StaysRecord,
+    Stays,
     Takedown,
     Unfinished,
 )
@@ -57,7 +57,7 @@ class Memory:
     def keeps(self) -> bool:
         return self._writer is not None
 
-    def learn(self, script: str, machine: str, phases: dict[str, StaysRecord]) -> None:
+    def learn(self, script: str, machine: str, phases: dict[str, Stays]) -> None:
         """Remember what a script usually does, in place of what was known of it."""
         self._put(LearnedRecord(script=script, machine=machine, phases=phases, at=self._clock()))
 

@@ -235,18 +235,40 @@ class RunLine(Value, frozen=True, kw_only=True):
     forecast: Forecast | None = None  # None: too little is known, or it has ended
 
 
-class StaysRecord(Value, frozen=True, kw_only=True):
-    """How long a phase took, over many stays in it."""
+MANY = 100  # stays from which on two may be dropped as outliers, not one
+LAST_BUCKET = 63
+NANOSECOND = 1e-9
 
-    count: int
-    longest: float  # seconds
-    histogram: tuple[int, ...] = ()  # by bit length of nanoseconds
+
+class Stays(Value, frozen=True, kw_only=True):
+    """How long the stays in one phase were, by bit length of their nanoseconds."""
+
+    longest: float = 0.0  # seconds
+    histogram: tuple[int, ...] = ()
+
+    @property
+    def count(self) -> int:
+        """Return how many there were."""
+        return sum(self.histogram)
+
+    def usual_longest(self) -> float:
+        """Return the longest stay in seconds, but for the one or two that may be outliers."""
+        dropped = 1 if self.count < MANY else 2
+        return self._but_for(dropped) if self.count > dropped else self.longest
+
+    def _but_for(self, dropped: int) -> float:
+        above = 0
+        for bucket in range(len(self.histogram) - 1, -1, -1):
+            above += self.histogram[bucket]
+            if above > dropped:
+                return min(2.0 ** min(bucket, LAST_BUCKET) * NANOSECOND, self.longest)
+        return 0.0
 
 
 class LearnedRecord(Value, frozen=True, kw_only=True):
     script: str
     machine: str
-    phases: dict[str, StaysRecord]
+    phases: dict[str, Stays]
     at: float
 
 

@@ -9,35 +9,7 @@ import msgspec
 
 from rocsteady.hangs.values import Heartbeat
 from rocsteady.model import Value
-
-MANY = 100  # stays from which on two may be dropped as outliers, not one
-LAST_BUCKET = 63
-NANOSECOND = 1e-9
-
-
-class Stays(Value, frozen=True, kw_only=True):
-    """How long the stays in one phase were, by bit length of their nanoseconds."""
-
-    longest: float = 0.0  # seconds
-    histogram: tuple[int, ...] = ()
-
-    @property
-    def count(self) -> int:
-        """Return how many there were."""
-        return sum(self.histogram)
-
-    def usual_longest(self) -> float:
-        """Return the longest stay in seconds, but for the one or two that may be outliers."""
-        dropped = 1 if self.count < MANY else 2
-        return self._but_for(dropped) if self.count > dropped else self.longest
-
-    def _but_for(self, dropped: int) -> float:
-        above = 0
-        for bucket in range(len(self.histogram) - 1, -1, -1):
-            above += self.histogram[bucket]
-            if above > dropped:
-                return min(2.0 ** min(bucket, LAST_BUCKET) * NANOSECOND, self.longest)
-        return 0.0
+from rocsteady.store.values import Stays
 
 
 class PhaseHistory(Value, frozen=True, kw_only=True):

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from rocsteady_train.untrusted_file import read_tail
 
-from rocsteady.failures.symptoms import Raised, Symptoms
+from rocsteady.failures.symptoms import Symptoms
 from rocsteady.hangs.looking.kernel_log import concerning, read_kernel_log
 from rocsteady.hangs.looking.memory import shared_memory_is_full
 from rocsteady.hangs.values import trainers
@@ -68,16 +68,7 @@ def collect_symptoms(context: AttemptContext, services: Services, end: AttemptEn
         oom_kills=end.oom_kills,
         loader_workers=end.loader is not None and end.loader.workers > 0,
         shared_full=shared_memory_is_full(),
-        raised=tuple(
-            Raised(
-                type=raised.type,
-                bases=raised.bases,
-                message=raised.message,
-                place=raised.place,
-                traceback=raised.traceback,
-            )
-            for raised in end.raised
-        ),
+        raised=end.raised,
         variables=services.known_variables,
         disk_free=_free(context.spec.folder, end.saved.failed),
         gpu_taken=held_by_others(end.processes),

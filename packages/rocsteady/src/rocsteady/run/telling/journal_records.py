@@ -21,7 +21,7 @@ from rocsteady.store.values import (
     Incident,
     NamedFailure,
     Run,
-    StaysRecord,
+    Stays,
 )
 
 DEVICE_WAIT, LOCKED_WAIT = "(device wait)", "(locked wait)"  # kept like phases
@@ -157,23 +157,16 @@ class JournalRecords:
         stored = self._memory.learned(self._script, machine_fingerprint()) if self._memory else None
         if stored is None:
             return None
-        phases = {
-            name: phase_history.Stays(longest=stays.longest, histogram=stays.histogram)
-            for name, stays in stored.phases.items()
-        }
+        phases = dict(stored.phases)
         return phase_history.PhaseHistory(
-            device_wait=phases.pop(DEVICE_WAIT, phase_history.Stays()).longest,
-            locked_wait=phases.pop(LOCKED_WAIT, phase_history.Stays()).longest,
+            device_wait=phases.pop(DEVICE_WAIT, Stays()).longest,
+            locked_wait=phases.pop(LOCKED_WAIT, Stays()).longest,
             phases=phases,
         )
 
     def _learn(self, learned: phase_history.PhaseHistory) -> None:
         if self._memory is None or not learned.phases:
             return
-        phases = {
-            name: StaysRecord(count=stays.count, longest=stays.longest, histogram=stays.histogram)
-            for name, stays in learned.phases.items()
-        }
         waits = {DEVICE_WAIT: learned.device_wait, LOCKED_WAIT: learned.locked_wait}
-        phases |= {name: StaysRecord(count=1, longest=wait) for name, wait in waits.items() if wait}
-        self._memory.learn(self._script, machine_fingerprint(), phases)
+        longest = {name: Stays(longest=wait) for name, wait in waits.items() if wait}
+        self._memory.learn(self._script, machine_fingerprint(), {**learned.phases, **longest})

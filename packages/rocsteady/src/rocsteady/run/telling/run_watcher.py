@@ -20,7 +20,7 @@ from rocsteady.errors import JournalError
 from rocsteady.hangs.heartbeat_pages import read_pages
 from rocsteady.hangs.looking.gpu_counters import GpuUse, gpu_users
 from rocsteady.hangs.values import Heartbeat
-from rocsteady.model import RunOutcome, Value, WaitsFor
+from rocsteady.model import RankRecord, RunOutcome, Value, WaitsFor
 from rocsteady.run.attempt.injection import find_pages
 from rocsteady.run.attempt.rank_waits import RankWaits, read_waits
 from rocsteady.store.forecast import story_ahead
@@ -41,12 +41,8 @@ RETRY = "-- retry {} --"  # between the logs of two attempts
 _OWN_TIME = re.compile(r"\[?(?:\d{4}-\d\d-\d\d[ T])?\d\d:\d\d:\d\d")  # that a script prints
 
 
-class RankView(Value, frozen=True, kw_only=True):
-    rank: int
-    step: int
-    phase: str
+class RankView(RankRecord, frozen=True, kw_only=True):
     quiet: float  # seconds since its last step
-    waits_for: WaitsFor = WaitsFor.UNKNOWN  # while none makes a step
 
 
 class LastSave(Value, frozen=True, kw_only=True):
