@@ -13,14 +13,13 @@ from builders import plan as plan_of
 from msgspec.structs import replace
 
 from rocsteady.model import Risk
+from rocsteady.plan.decision import Change, tipping_points
 from rocsteady.plan.values import Basis, Finish, Option, Plan, Price
 from rocsteady.screens.decision_page import (
-    Change,
     DecisionPage,
     decision_html,
     decision_markdown,
     decision_page,
-    tipping_points,
 )
 
 if TYPE_CHECKING:
@@ -75,7 +74,7 @@ def paged(plan: Plan) -> DecisionPage:
 
 def found(plan: Plan) -> dict[tuple[Change, int], float | None]:
     """Return the thresholds of what would change the decision."""
-    return {(it.change, it.option): it.threshold for it in tipping_points(plan, UTC)}
+    return {(it.change, it.option.number): it.threshold for it in tipping_points(plan)}
 
 
 def section(page: DecisionPage, title: str) -> list[str]:
@@ -83,12 +82,16 @@ def section(page: DecisionPage, title: str) -> list[str]:
     return [*found.items, *(" | ".join(row) for row in found.rows)]
 
 
+def today(page: DecisionPage) -> list[str]:
+    return [" ".join((todo.text, *todo.commands)) for todo in page.today]
+
+
 def test_an_option_that_is_set_up_first_and_has_an_old_price_says_so_in_todays_list() -> None:
     plan = made()
     cloud = replace(plan.options[1], number=1, do="rocsteady plan --export skypilot --option 1")
     page = paged(replace(plan, options=(cloud,), not_tried=plan.ruled_out))
 
-    assert section(page, "Today") == [
+    assert today(page) == [
         "Measure the other options: rocsteady plan --within 15m",
         "Check the price of option 1; it is of 22 Aug 2026.",
         "Set up option 1: 1-2 h of manual work.",
@@ -110,9 +113,7 @@ def test_what_is_unknown_is_said_first() -> None:
     assert ("Machine", "m.json (recorded): GPU gfx1100; torch 2.9") in page.facts
     assert [
         name in line
-        for name, line in zip(
-            ("total", "deadline", "rocsteady doctor"), section(page, "Today"), strict=True
-        )
+        for name, line in zip(("total", "deadline", "rocsteady doctor"), today(page), strict=True)
     ] == [True] * 3
 
 
@@ -151,12 +152,9 @@ def test_a_page_without_a_recommendation_says_what_would_give_one() -> None:
     cloud = replace(plan.options[1], number=1, do="rocsteady plan --export skypilot --option 1")
     page = paged(replace(plan, options=(cloud,), not_tried=plan.ruled_out))
 
-    assert page.command == "rocsteady plan"
-    assert section(page, "Today") == [
-        "Measure the options, which cannot be compared yet: rocsteady plan"
-    ]
+    assert today(page) == ["Measure the options, which cannot be compared yet: rocsteady plan"]
     assert "--export" not in decision_markdown(page)
-    assert paged(replace(plan, trials=1)).command == "rocsteady plan --within 15m"
+    assert today(paged(replace(plan, trials=1)))[-1].endswith(": rocsteady plan --within 15m")
 
 
 def test_dates_have_their_year_and_zone_and_a_deadline_that_is_past_says_so() -> None:
@@ -169,11 +167,20 @@ def test_dates_have_their_year_and_zone_and_a_deadline_that_is_past_says_so() ->
     assert " | Sun 15 Nov 2026 06:30 UTC-03:30 | " in section(page, "Options")[1]
 
 
-def test_a_machine_whose_python_was_not_found_says_which_the_trials_ran_with() -> None:
-    software = "GPU none; torch none; Python none"
+def test_what_the_trials_ran_with_is_named() -> None:
+    facts = dict(paged(made(software="GPU none; torch none; Python none")).facts)
 
-    assert ("Machine", "GPU none; trials ran with python") in paged(made(software=software)).facts
-    assert ("Machine", software) in paged(made(software=software, trials=0)).facts
+    assert facts["Machine"] == "GPU none; torch none; Python none"
+    assert facts["Measured"].startswith("2 trials with python, 60 s")
+
+
+def test_the_last_moment_to_start_each_option_that_is_on_time_is_a_date() -> None:
+    dates = [row for row in section(paged(made()), "Timeline") if "Last moment" in row]
+
+    assert dates == [
+        "Mon 16 Nov 2026 12:00 UTC | Last moment to start option 1",
+        "Mon 16 Nov 2026 16:00 UTC | Last moment to start option 2 instead",
+    ]
 
 
 def test_markdown_of_others_has_no_effect() -> None:
