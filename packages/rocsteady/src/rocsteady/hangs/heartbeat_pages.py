@@ -9,10 +9,11 @@ from __future__ import annotations
 import os
 import re
 import struct
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from enum import Enum
 from itertools import islice
 from pathlib import Path
+from typing import TypeVar
 
 import msgspec
 from rocsteady_train.inside import wire
@@ -30,7 +31,8 @@ MAX_FILES = 250  # of one kind that one pass reads
 _WORDS = struct.Struct(f"={wire.SIZE // 8}Q")
 _NANO = 1e-9
 _PATTERN = re.compile(r"[A-Za-z0-9_.*?\[\]][A-Za-z0-9_.*?\[\]-]{0,200}")  # of one name
-LIMIT = 256 * 1024  # bytes of one
+RAISED_LIMIT = 256 * 1024  # bytes
+T = TypeVar("T", bound=Value)
 
 
 class SettingOutcome(Enum):
@@ -41,14 +43,17 @@ class SettingOutcome(Enum):
     NO_EFFECT = "no effect"
 
 
-class Applied(Value, frozen=True, kw_only=True):
-    """What came of one setting of a strategy in one process."""
-
-    pid: int
+class _Setting(Value, frozen=True, kw_only=True):
     setting: str  # the field of model.Strategy
     outcome: SettingOutcome
     times: int  # of attention the first use only; after a crash perhaps too few, never too many
     why: str
+
+
+class Applied(_Setting, frozen=True, kw_only=True):
+    """What came of one setting of a strategy in one process."""
+
+    pid: int
 
 
 class LoaderFacts(Value, frozen=True, kw_only=True):
@@ -85,20 +90,12 @@ class Resumes(Value, frozen=True, kw_only=True):
     pattern: str  # of their names
 
 
-class _ResumesFile(Resumes, frozen=True, kw_only=True):
-    version: int
-
-
 class CheckpointRead(Value, frozen=True, kw_only=True):
     """The checkpoint that a script found and read before its first step."""
 
     path: str  # absolute
     written: int  # nanoseconds of the clock, as the file said when it was read
     steps: int = 0  # that were made before it was read
-
-
-class _ReadFile(CheckpointRead, frozen=True, kw_only=True):
-    version: int
 
 
 class SavedFiles(Value, frozen=True, kw_only=True):
@@ -108,21 +105,28 @@ class SavedFiles(Value, frozen=True, kw_only=True):
     failed: str = ""  # the file that could not be saved, which ended the script as a rule
 
 
-class _SavedFile(SavedFiles, frozen=True, kw_only=True):
-    version: int
-
-
-class _AppliedSetting(Value, frozen=True, kw_only=True):
-    setting: str
-    outcome: SettingOutcome
-    times: int
-    why: str
-
-
-class _AppliedFile(Value, frozen=True, kw_only=True):
-    version: int
+class _Settings(Value, frozen=True, kw_only=True):
     asked: tuple[str, ...]
-    told: tuple[_AppliedSetting, ...]
+    told: tuple[_Setting, ...]
+
+
+class _Versioned(Value, frozen=True, kw_only=True):
+    version: int
+
+
+def _files(
+    folder: Path, suffix: str, kind: type[T], version: int, limit: int
+) -> Iterator[tuple[int, T]]:
+    """Yield what each process left of one kind; what is not ours is passed over."""
+    for pid, path in numbered(folder, suffix):
+        try:
+            content = _content(path, limit)
+            if msgspec.json.decode(content, type=_Versioned).version != version:
+                continue
+            left = msgspec.json.decode(content, type=kind)
+        except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
+            continue
+        yield pid, left
 
 
 def read_applied(folder: Path) -> tuple[Applied, ...]:
@@ -131,28 +135,20 @@ def read_applied(folder: Path) -> tuple[Applied, ...]:
     One that nothing was found for has no effect. That is said only if it is so in every process: a
     launcher has no loaders, and its ranks have.
     """
-    files: dict[int, _AppliedFile] = {}
-    for pid, path in numbered(folder, wire.APPLIED_SUFFIX):
-        try:
-            file = msgspec.json.decode(_content(path, APPLIED_LIMIT), type=_AppliedFile)
-        except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
-            continue
-        if file.version == wire.APPLIED_VERSION:
-            files[pid] = file
+    suffix, version = wire.APPLIED_SUFFIX, wire.APPLIED_VERSION
+    files = dict(_files(folder, suffix, _Settings, version, APPLIED_LIMIT))
     found = {told.setting for file in files.values() for told in file.told}
     return tuple(one for pid, file in files.items() for one in _applied(pid, file, found))
 
 
-def _applied(pid: int, file: _AppliedFile, found: set[str]) -> Iterable[Applied]:
+def _applied(pid: int, file: _Settings, found: set[str]) -> Iterable[Applied]:
     for setting in file.asked:
         if setting not in found:
             yield Applied(
                 pid=pid, setting=setting, outcome=SettingOutcome.NO_EFFECT, times=0, why=""
             )
     for told in file.told:
-        yield Applied(
-            pid=pid, setting=told.setting, outcome=told.outcome, times=told.times, why=told.why
-        )
+        yield Applied(pid=pid, **msgspec.structs.asdict(told))
 
 
 def read_loader_facts(folder: Path) -> LoaderFacts | None:
@@ -207,16 +203,9 @@ def read_size(folder: Path) -> Size | None:
 
 def read_resumes(folder: Path) -> tuple[Resumes, ...]:
     """Return where scripts told that they go on from, each place once."""
-    found: dict[Resumes, None] = {}
-    for _, path in numbered(folder, wire.RESUMES_SUFFIX):
-        try:
-            file = msgspec.json.decode(_content(path, RESUMES_LIMIT), type=_ResumesFile)
-        except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
-            continue
-        told = Resumes(folder=file.folder, pattern=file.pattern)
-        if file.version == wire.RESUMES_VERSION and _is_place(told):
-            found[told] = None
-    return tuple(found)
+    suffix, version = wire.RESUMES_SUFFIX, wire.RESUMES_VERSION
+    files = _files(folder, suffix, Resumes, version, RESUMES_LIMIT)
+    return tuple(dict.fromkeys(told for _, told in files if _is_place(told)))
 
 
 def read_checkpoint(folder: Path, *, late: bool = False) -> CheckpointRead | None:
@@ -224,15 +213,8 @@ def read_checkpoint(folder: Path, *, late: bool = False) -> CheckpointRead | Non
 
     ``late``: or after a few steps.
     """
-    found: list[CheckpointRead] = []
-    for _, path in numbered(folder, wire.READ_SUFFIX):
-        try:
-            file = msgspec.json.decode(_content(path, READ_LIMIT), type=_ReadFile)
-        except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
-            continue
-        known = file.version == wire.READ_VERSION and "\0" not in file.path
-        if known and (late or not file.steps):
-            found.append(CheckpointRead(path=file.path, written=file.written, steps=file.steps))
+    files = _files(folder, wire.READ_SUFFIX, CheckpointRead, wire.READ_VERSION, READ_LIMIT)
+    found = [read for _, read in files if "\0" not in read.path and (late or not read.steps)]
     return max(found, key=lambda read: read.written, default=None)
 
 
@@ -240,15 +222,11 @@ def read_saved(folder: Path) -> SavedFiles:
     """Return where the processes of a script saved."""
     folders: dict[str, None] = {}
     failed = ""
-    for _, path in numbered(folder, wire.SAVED_SUFFIX):
-        try:
-            file = msgspec.json.decode(_content(path, READ_LIMIT), type=_SavedFile)
-        except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
-            continue
-        if file.version == wire.SAVED_VERSION:
-            plain = (it for it in file.folders if Path(it).is_absolute() and "\0" not in it)
-            folders.update(dict.fromkeys(plain))
-            failed = failed or ("" if "\0" in file.failed else file.failed)
+    files = _files(folder, wire.SAVED_SUFFIX, SavedFiles, wire.SAVED_VERSION, READ_LIMIT)
+    for _, file in files:
+        plain = (it for it in file.folders if Path(it).is_absolute() and "\0" not in it)
+        folders.update(dict.fromkeys(plain))
+        failed = failed or ("" if "\0" in file.failed else file.failed)
     return SavedFiles(folders=tuple(folders), failed=failed)
 
 
@@ -388,18 +366,8 @@ class RaisedException(Value, frozen=True, kw_only=True):
     traceback: str = ""
 
 
-class _RaisedFile(RaisedException, frozen=True, kw_only=True):
-    version: int
-
-
 def read_raised(folder: Path) -> tuple[RaisedException, ...]:
     """Return what was told, the first in time first. What is not ours is passed over."""
-    found = []
-    for _, path in numbered(folder, wire.RAISED_SUFFIX):
-        try:
-            told = msgspec.json.decode(read_regular(path, LIMIT, follow=False), type=_RaisedFile)
-        except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
-            continue
-        if told.version == wire.RAISED_VERSION:
-            found.append(told)
-    return tuple(sorted(found, key=lambda told: told.at))
+    suffix, version = wire.RAISED_SUFFIX, wire.RAISED_VERSION
+    files = _files(folder, suffix, RaisedException, version, RAISED_LIMIT)
+    return tuple(sorted((told for _, told in files), key=lambda told: told.at))

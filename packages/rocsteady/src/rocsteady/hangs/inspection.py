@@ -15,13 +15,14 @@ from enum import Enum
 
 from msgspec.structs import replace
 
+from rocsteady.doctor.knowledge.waits import WaitKnowledge
 from rocsteady.errors import ExaminationError
 from rocsteady.hangs.judgment.judgment import Pulse, begin, worth_stopping
 from rocsteady.hangs.judgment.snapshot_reading import HELD, Reading, read
 from rocsteady.hangs.looking.process_tree import Tree, gpus_of
 from rocsteady.hangs.looking.snapshot import take_snapshot
 from rocsteady.hangs.looking.stacks import NativeStacks
-from rocsteady.hangs.proof.stack_frames import KnownWaits, queue_of
+from rocsteady.hangs.proof.stack_frames import queue_of
 from rocsteady.hangs.proof.wait_graph import wait_set
 from rocsteady.hangs.proof.wait_set import Waiter, WaitSet, prove, waiters_of
 from rocsteady.hangs.values import Snapshot, Wait, WayOut
@@ -66,7 +67,7 @@ class Inspected(Value, frozen=True, kw_only=True):
     culprit: int | None
 
 
-def inspect(pid: int, waits: KnownWaits, py_spy: str | None = None) -> Inspected:
+def inspect(pid: int, waits: WaitKnowledge, py_spy: str | None = None) -> Inspected:
     """Take snapshots of a process and its children until it is clear how it stands."""
     began = time.monotonic()
     _existing(pid)
@@ -116,7 +117,7 @@ def inspect(pid: int, waits: KnownWaits, py_spy: str | None = None) -> Inspected
 
 
 def _worth_stopping(
-    pulse: Pulse, seen: Snapshot, waits: KnownWaits, py_spy: str | None
+    pulse: Pulse, seen: Snapshot, waits: WaitKnowledge, py_spy: str | None
 ) -> Collection[int]:
     """Return the processes to stop for their native frames.
 

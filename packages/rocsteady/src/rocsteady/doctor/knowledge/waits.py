@@ -81,8 +81,9 @@ class WaitKnowledge:
     def loop(self, frames: Sequence[str], native: Sequence[str]) -> tuple[EndedBy, float] | None:
         """Recognise a wait that its own loop repeats for ever; return who ends it, and its period.
 
-        Only frames of the standard library may be below the loop's own: whatever the user's code
-        waits for there, the loop does not repeat it.
+        The period is the longest timeout of the loop itself, in seconds; a longer one was given by
+        the user. Only frames of the standard library may be below the loop's own: whatever the
+        user's code waits for there, the loop does not repeat it.
         """
         for names, loop in self._loops:
             own = frames[: _innermost_but_for_python(frames)]

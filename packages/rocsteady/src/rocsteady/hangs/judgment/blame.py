@@ -13,8 +13,8 @@ from collections.abc import Callable, Hashable, Iterable, Mapping
 
 from msgspec.structs import replace
 
+from rocsteady.doctor.knowledge.waits import WaitKnowledge
 from rocsteady.hangs.proof.stack_frames import (
-    KnownWaits,
     below_users_code,
     in_collective,
     is_of,
@@ -208,7 +208,7 @@ def _all_have(known: list[RankRecord], of: Callable[[RankRecord], Hashable]) -> 
 def rank_records(
     snapshot: Snapshot,
     heartbeats: Iterable[Heartbeat],
-    known: KnownWaits,
+    known: WaitKnowledge,
     *,
     gpus: Mapping[int, str] | None = None,
 ) -> tuple[RankRecord, ...]:
@@ -249,7 +249,7 @@ def _one_a_rank(heartbeats: tuple[Heartbeat, ...]) -> list[Heartbeat]:
     return [by_rank[rank] for rank in sorted(by_rank, key=lambda rank: rank or 0)]
 
 
-def _waits_for(beat: Heartbeat, thread: ThreadSeen | None, known: KnownWaits) -> WaitsFor:
+def _waits_for(beat: Heartbeat, thread: ThreadSeen | None, known: WaitKnowledge) -> WaitsFor:
     if beat.ended or thread is None:
         return WaitsFor.ENDED if beat.ended else WaitsFor.UNKNOWN
     native = thread.native or ()

@@ -12,13 +12,13 @@ from collections.abc import Collection
 
 import msgspec
 
+from rocsteady.doctor.knowledge.waits import WaitKnowledge
 from rocsteady.hangs.judgment.blame import blame, rank_records
 from rocsteady.hangs.judgment.budgets import Budgets, LongestWaits, budgets
 from rocsteady.hangs.judgment.phase_history import PhaseHistory, from_heartbeats
 from rocsteady.hangs.judgment.snapshot_reading import HELD, Reading, moved, read
 from rocsteady.hangs.judgment.verdict import Patience, Verdict
 from rocsteady.hangs.looking.snapshot import in_native_code, is_in_native_code
-from rocsteady.hangs.proof.stack_frames import KnownWaits
 from rocsteady.hangs.proof.wait_graph import wait_set
 from rocsteady.hangs.proof.wait_set import Activity, WaitSet, changed, prove
 from rocsteady.hangs.values import (
@@ -98,7 +98,11 @@ def learn(pulse: Pulse, *, failed: bool = False) -> PhaseHistory:
 
 
 def judge(
-    pulse: Pulse, tick: Tick, snapshots: tuple[Snapshot, ...], patience: Patience, waits: KnownWaits
+    pulse: Pulse,
+    tick: Tick,
+    snapshots: tuple[Snapshot, ...],
+    patience: Patience,
+    waits: WaitKnowledge,
 ) -> tuple[Pulse, Verdict]:
     """Say how the attempt is. ``snapshots`` are those since the last progress, oldest first."""
     pulse = _ticked(pulse, tick, patience)
@@ -216,7 +220,7 @@ def waits_for_gpu(pulse: Pulse) -> bool:
     return pulse.reading is not None and pulse.reading.activity is Activity.WAITS_FOR_GPU
 
 
-def worth_stopping(pulse: Pulse, seen: Snapshot, waits: KnownWaits) -> Collection[int]:
+def worth_stopping(pulse: Pulse, seen: Snapshot, waits: WaitKnowledge) -> Collection[int]:
     """Return the processes whose native frames decide: everything else already says hung.
 
     A snapshot without them found nothing that moved since the one before, and no way out of the
@@ -235,7 +239,7 @@ def worth_stopping(pulse: Pulse, seen: Snapshot, waits: KnownWaits) -> Collectio
     return {pid for pid in in_native_code(seen) if any(pid == each for each, _ in undecided)}
 
 
-def _with_snapshot(pulse: Pulse, snapshot: Snapshot, waits: KnownWaits) -> Pulse:
+def _with_snapshot(pulse: Pulse, snapshot: Snapshot, waits: WaitKnowledge) -> Pulse:
     found = wait_set(snapshot, pulse.heartbeats, waits, apart=pulse.apart)
     reading = read(pulse.before, snapshot, found, pulse.heartbeats, waits)
     last = pulse.reading

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
+from rocsteady.doctor.knowledge.waits import WaitKnowledge
 from rocsteady.hangs.proof.stack_frames import (
-    KnownWaits,
     below_users_code,
     has_users_code,
     in_collective,
@@ -59,7 +59,7 @@ def read(
     now: Snapshot,
     waits: WaitSet,
     heartbeats: tuple[Heartbeat, ...],
-    known: KnownWaits,
+    known: WaitKnowledge,
 ) -> Reading:
     """Return what the whole tree does; ``waits`` is the wait set of this snapshot."""
     members = tuple(member for member in waits.members if not member.bystander)
@@ -148,7 +148,7 @@ def _nothing_to_see(now: Snapshot, heartbeats: tuple[Heartbeat, ...]) -> Reading
     return Reading(at=now.at, activity=Activity.WAITS_OUTSIDE, moves=False, why=why, visible=here)
 
 
-def _to_blame(found: list[Member], known: KnownWaits) -> Member:
+def _to_blame(found: list[Member], known: WaitKnowledge) -> Member:
     """Choose whom to name: the end of a chain of waits before those who wait for it."""
     working = {
         each.process.pid
@@ -159,7 +159,7 @@ def _to_blame(found: list[Member], known: KnownWaits) -> Member:
     return min(enumerate(found), key=lambda item: (*_innocence(item[1], known, joined), item[0]))[1]
 
 
-def _innocence(member: Member, known: KnownWaits, joined: set[int]) -> tuple[bool, ...]:
+def _innocence(member: Member, known: WaitKnowledge, joined: set[int]) -> tuple[bool, ...]:
     """Order members by how little they explain; the first that differs decides.
 
     In a process of ``joined``, threads wait for others of it, which are at code of the user's:
@@ -239,7 +239,7 @@ class Moved(NamedTuple):
 
 
 def moved(
-    before: Snapshot, now: Snapshot, members: tuple[Member, ...], known: KnownWaits
+    before: Snapshot, now: Snapshot, members: tuple[Member, ...], known: WaitKnowledge
 ) -> tuple[Moved, ...]:
     """Return the signs of life since the snapshot before."""
     seconds = now.at - before.at
@@ -247,7 +247,7 @@ def moved(
 
 
 def _signs(
-    before: Snapshot, now: Snapshot, members: tuple[Member, ...], known: KnownWaits
+    before: Snapshot, now: Snapshot, members: tuple[Member, ...], known: WaitKnowledge
 ) -> Iterator[Moved]:
     seconds = now.at - before.at
     earlier = {process.pid: process for process in before.processes}
@@ -271,7 +271,7 @@ def _signs(
     yield from _family(earlier, now, set(processes), seconds)
 
 
-def _thread_moved(old: ThreadSeen, member: Member, seconds: float, known: KnownWaits) -> str:
+def _thread_moved(old: ThreadSeen, member: Member, seconds: float, known: WaitKnowledge) -> str:
     new = member.thread
     share = (new.cpu - old.cpu) / seconds
     inside = member.activity is Activity.WAITS_INSIDE
@@ -289,7 +289,7 @@ def _thread_moved(old: ThreadSeen, member: Member, seconds: float, known: KnownW
     return ""
 
 
-def _outer(native: tuple[str, ...], known: KnownWaits) -> tuple[str, ...]:
+def _outer(native: tuple[str, ...], known: WaitKnowledge) -> tuple[str, ...]:
     """Leave out what a device wait itself calls: it asks for the time, and asks again."""
     return native[known.device(native) or 0 :]
 

@@ -5,38 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from itertools import chain
-from typing import Protocol
 
-from rocsteady.doctor.knowledge.waits import EndedBy
+from rocsteady.doctor.knowledge.waits import WaitKnowledge
 from rocsteady.hangs.frames import is_users_file, path_of, place_of_frame
 from rocsteady.hangs.values import ThreadSeen
 
 UNRESOLVED = "?"  # what py-spy calls the file of a native frame that it could not make out
 PYTHONS = re.compile(r"(?:^|/)python\d[.\d]*/(?!(?:site|dist)-packages/)|^<frozen ")
 TORCHS = re.compile(r"(?:site|dist)-packages/torch/")
-
-
-class KnownWaits(Protocol):
-    """What `knowledge/waits.py` knows of functions and threads. Frames are innermost first."""
-
-    def device(self, native: Sequence[str]) -> int | None:
-        """Return the place of the innermost function that waits for a device, if there is one."""
-
-    def helper(self, name: str, frames: Sequence[str], native: Sequence[str]) -> bool:
-        """Whether a thread only serves: it never decides whether the training goes on."""
-
-    def collective(self, frames: Sequence[str], native: Sequence[str]) -> bool:
-        """Whether a thread waits for the other ranks."""
-
-    def loop(self, frames: Sequence[str], native: Sequence[str]) -> tuple[EndedBy, float] | None:
-        """Recognise a wait that its own loop repeats for ever; return who ends it, and its period.
-
-        The period is the longest timeout of the loop itself, in seconds. A longer one is not its
-        own: it was given by the user.
-        """
-
-    def person(self, frames: Sequence[str]) -> bool:
-        """Whether a thread waits for a person at a debugger."""
 
 
 def is_of(frame: str, *files: str) -> bool:
@@ -84,7 +60,7 @@ def queue_of(frames: Sequence[str] | None) -> str:
     return ""
 
 
-def in_collective(thread: ThreadSeen, known: KnownWaits) -> bool:
+def in_collective(thread: ThreadSeen, known: WaitKnowledge) -> bool:
     """Whether a thread is in a call that other ranks must make too."""
     return known.collective(below_users_code(thread.frames), thread.native or ())
 

@@ -16,9 +16,8 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from rocsteady.doctor.knowledge.waits import EndedBy
+from rocsteady.doctor.knowledge.waits import EndedBy, WaitKnowledge
 from rocsteady.hangs.proof.stack_frames import (
-    KnownWaits,
     below_users_code,
     has_users_code,
     in_collective,
@@ -72,7 +71,7 @@ TO_BE_TOLD = frozenset({15, 28})
 def wait_set(
     snapshot: Snapshot,
     heartbeats: tuple[Heartbeat, ...],
-    known: KnownWaits,
+    known: WaitKnowledge,
     *,
     apart: bool = False,
 ) -> WaitSet:
@@ -96,7 +95,7 @@ class _Graph:
         self,
         snapshot: Snapshot,
         heartbeats: tuple[Heartbeat, ...],
-        known: KnownWaits,
+        known: WaitKnowledge,
         *,
         apart: bool,
     ) -> None:
