@@ -15,9 +15,9 @@ from rocsteady.doctor.knowledge.failures import KnownFailure, load_failures
 from rocsteady.doctor.knowledge.hardware import Arch, WheelIndex, WheelRelease
 from rocsteady.doctor.knowledge.reader import Knowledge
 from rocsteady.doctor.knowledge.rules import PLACEHOLDER, Rule, leaves
+from rocsteady.doctor.knowledge.state import last_checked
 from rocsteady.doctor.knowledge.values import Severity, Source
-from rocsteady.doctor.knowledge_state import last_checked
-from rocsteady.doctor.torch_offers import version_span
+from rocsteady.doctor.wheels import version_span
 from rocsteady.wording import plural
 
 HERE = Path(__file__).parent

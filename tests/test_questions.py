@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from rocsteady.doctor.env.variable_files import assignments
+from rocsteady.doctor.env.variables import judge
 from rocsteady.doctor.knowledge.failures import load_failures
-from rocsteady.doctor.torch_offers import torch_offers
-from rocsteady.doctor.variable_files import assignments
-from rocsteady.doctor.variables import judge
+from rocsteady.doctor.wheels import torch_offers
 from rocsteady.failures.classify import Classifier
 from rocsteady.failures.symptoms import Symptoms
 

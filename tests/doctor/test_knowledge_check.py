@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from rocsteady.doctor.knowledge.check import knowledge_problems
 from rocsteady.doctor.knowledge.reader import DATA
-from rocsteady.doctor.knowledge_check import knowledge_problems
 
 DUMMY = """
 [[rule]]

@@ -10,8 +10,8 @@ import msgspec
 import pytest
 
 from rocsteady.doctor.knowledge.reader import DataFolder
-from rocsteady.doctor.knowledge_report import knowledge_report, upgrade_command
-from rocsteady.doctor.knowledge_state import is_out_of_date, knowledge_state, last_checked
+from rocsteady.doctor.knowledge.report import knowledge_report, upgrade_command
+from rocsteady.doctor.knowledge.state import is_out_of_date, knowledge_state, last_checked
 
 if TYPE_CHECKING:
     from tests.conftest import Recorded

@@ -8,8 +8,8 @@ import pytest
 
 from rocsteady.doctor.knowledge.gpu_names import named_gfx
 from rocsteady.doctor.knowledge.values import Severity
-from rocsteady.doctor.torch_offers import torch_offers
 from rocsteady.doctor.values import TorchOffers
+from rocsteady.doctor.wheels import torch_offers
 
 if TYPE_CHECKING:
     from tests.conftest import Recorded

@@ -8,6 +8,8 @@ import msgspec
 import pytest
 
 from rocsteady.doctor.diagnosis import diagnose
+from rocsteady.doctor.env.variable_files import Assignment
+from rocsteady.doctor.env.variables import judge
 from rocsteady.doctor.facts import gather
 from rocsteady.doctor.knowledge.values import Effect
 from rocsteady.doctor.machine.machine import Machine
@@ -22,8 +24,6 @@ from rocsteady.doctor.training_gpus import (
     trainable,
     visible,
 )
-from rocsteady.doctor.variable_files import Assignment
-from rocsteady.doctor.variables import judge
 
 if TYPE_CHECKING:
     from tests.conftest import Recorded

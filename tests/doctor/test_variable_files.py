@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from rocsteady.doctor.variable_files import assignments
+from rocsteady.doctor.env.variable_files import assignments
 
 AB = {"HSA_A": "1", "HSA_B": "2"}
 ABC = {**AB, "HSA_C": "3"}

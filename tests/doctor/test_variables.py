@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from rocsteady.doctor.env.variable_files import Assignment, assignments
+from rocsteady.doctor.env.variables import FORMS, judge
 from rocsteady.doctor.knowledge.values import Effect
 from rocsteady.doctor.values import VariableReview, VariableVerdict
-from rocsteady.doctor.variable_files import Assignment, assignments
-from rocsteady.doctor.variables import FORMS, judge
 
 if TYPE_CHECKING:
     from tests.conftest import Recorded

@@ -9,13 +9,13 @@ import msgspec
 import pytest
 
 from rocsteady.doctor.diagnosis import diagnose, doctors_knowledge
+from rocsteady.doctor.env.variable_files import assignments
+from rocsteady.doctor.env.variables import judge
 from rocsteady.doctor.knowledge.options import load_other_options
 from rocsteady.doctor.knowledge.reader import DATA, Knowledge
 from rocsteady.doctor.knowledge.values import Confidence, Effect
 from rocsteady.doctor.machine.system import SetVariable
 from rocsteady.doctor.training_gpus import effect
-from rocsteady.doctor.variable_files import assignments
-from rocsteady.doctor.variables import judge
 
 if TYPE_CHECKING:
     from tests.conftest import Recorded

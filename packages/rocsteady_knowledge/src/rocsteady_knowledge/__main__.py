@@ -13,7 +13,7 @@ def main(arguments: list[str]) -> int:
         sys.stderr.write(f"{USAGE}\n")
         return 2
     try:
-        from rocsteady.doctor.knowledge_check import knowledge_problems  # noqa: PLC0415
+        from rocsteady.doctor.knowledge.check import knowledge_problems  # noqa: PLC0415
         from rocsteady.errors import KnowledgeError  # noqa: PLC0415
     except ImportError:
         sys.stderr.write(f"{NEEDS}\n")

@@ -16,8 +16,8 @@ from rocsteady.cli.main import CommandGroup
 from rocsteady.cli.options import open_root, python_option, root_option
 from rocsteady.doctor.diagnosis import diagnose, doctors_knowledge
 from rocsteady.doctor.knowledge.reader import Knowledge
+from rocsteady.doctor.knowledge.state import is_out_of_date
 from rocsteady.doctor.knowledge.values import Severity
-from rocsteady.doctor.knowledge_state import is_out_of_date
 from rocsteady.doctor.machine.machine import Machine, examine
 from rocsteady.doctor.machine.view import View
 from rocsteady.errors import ExaminationError
@@ -161,7 +161,7 @@ def command(  # noqa: PLR0913 - one argument an option
 
 def _show_knowledge(knowledge: Knowledge, *, as_json: bool) -> None:
     from rocsteady.doctor.knowledge.reader import installed_data  # noqa: PLC0415
-    from rocsteady.doctor.knowledge_report import knowledge_report  # noqa: PLC0415 - seldom needed
+    from rocsteady.doctor.knowledge.report import knowledge_report  # noqa: PLC0415 - seldom needed
     from rocsteady.failures.remedy import load_remedies  # noqa: PLC0415
     from rocsteady.screens.doctor import render_knowledge  # noqa: PLC0415
 
@@ -299,7 +299,7 @@ def env(
     Exit code: 0 no problems, 1 at least one variable does harm, has no effect or is invalid,
     2 incorrect usage, 3 could not examine the machine.
     """
-    from rocsteady.doctor.variables import review_variables  # noqa: PLC0415 - seldom needed
+    from rocsteady.doctor.env.variables import review_variables  # noqa: PLC0415 - seldom needed
     from rocsteady.screens.doctor import render_variables  # noqa: PLC0415
 
     review = review_variables(open_root(root, python), file)
@@ -347,7 +347,7 @@ def wheels(  # noqa: PLR0913 - one argument an option
     Exit code: 0 at least one build has no known blocking problem, 1 none has, 2 incorrect usage, 3
     could not examine the machine.
     """
-    from rocsteady.doctor.offered_builds import find_torch_offers  # noqa: PLC0415 - seldom needed
+    from rocsteady.doctor.wheels import find_torch_offers  # noqa: PLC0415 - seldom needed
     from rocsteady.screens.torch_offers import render_gpus, render_offers  # noqa: PLC0415
 
     if listing:

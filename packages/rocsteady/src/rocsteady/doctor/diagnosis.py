@@ -32,8 +32,8 @@ from rocsteady.doctor.gpu_reports import more_line
 from rocsteady.doctor.knowledge.gpu_names import card_name, describe, gfx_of
 from rocsteady.doctor.knowledge.reader import Knowledge, load_knowledge, own_folder
 from rocsteady.doctor.knowledge.rules import PLACEHOLDER, Rule
+from rocsteady.doctor.knowledge.state import knowledge_state
 from rocsteady.doctor.knowledge.values import Confidence, Fix, Need, Severity
-from rocsteady.doctor.knowledge_state import knowledge_state
 from rocsteady.doctor.machine.gpus import NODES
 from rocsteady.doctor.machine.machine import Machine, changes, software_of
 from rocsteady.doctor.training_gpus import trainable

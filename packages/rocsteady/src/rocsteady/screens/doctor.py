@@ -12,6 +12,7 @@ from rocsteady.doctor.gpu_reports import GpuReports
 from rocsteady.doctor.knowledge.gpu_names import card_name, gfx_of
 from rocsteady.doctor.knowledge.reader import Knowledge
 from rocsteady.doctor.knowledge.rules import PLACEHOLDER, Rule
+from rocsteady.doctor.knowledge.state import last_checked
 from rocsteady.doctor.knowledge.values import (
     Area,
     Confidence,
@@ -21,7 +22,6 @@ from rocsteady.doctor.knowledge.values import (
     Severity,
     Source,
 )
-from rocsteady.doctor.knowledge_state import last_checked
 from rocsteady.doctor.machine.gpus import Gpu, Node
 from rocsteady.doctor.machine.machine import Machine
 from rocsteady.doctor.values import (

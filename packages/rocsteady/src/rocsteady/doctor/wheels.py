@@ -8,22 +8,58 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from datetime import date
+from datetime import UTC, date, datetime
 
-from rocsteady.doctor.diagnosis import rule_findings
+from rocsteady.doctor.diagnosis import doctors_knowledge, rule_findings
 from rocsteady.doctor.facts import FACTS, PYTORCH_INDEX, Facts, Scalar
+from rocsteady.doctor.knowledge.gpu_names import gfx_of, named_gfx
 from rocsteady.doctor.knowledge.hardware import Arch, WheelIndex, WheelRelease
 from rocsteady.doctor.knowledge.reader import Knowledge
+from rocsteady.doctor.knowledge.state import is_out_of_date, last_checked
 from rocsteady.doctor.knowledge.values import Severity
-from rocsteady.doctor.knowledge_state import is_out_of_date, last_checked
-from rocsteady.doctor.machine.machine import Machine
+from rocsteady.doctor.machine.machine import Machine, examine
+from rocsteady.doctor.training_gpus import trainable
 from rocsteady.doctor.values import KnownProblem, TorchOffer, TorchOffers
+from rocsteady.errors import ExaminationError
+from rocsteady.system.root import Root
 from rocsteady.versions import version_fits
 
 WINDOWS, WSL = "windows", "wsl"
 INTEGRATED = ("gfx90c", "gfx1033", "gfx1035", "gfx1036", "gfx1103", "gfx1150", "gfx1151", "gfx1152",
               "gfx1153")  # fmt: skip
 NOT_ASKED = "not part of a build of torch"
+
+
+def find_torch_offers(
+    root: Root, *, gpus: tuple[str, ...], system: str | None, python: str | None
+) -> TorchOffers:
+    """List the builds; what is not named is read from the machine below ``root``."""
+    knowledge = doctors_knowledge()
+    named = tuple(dict.fromkeys(named_gfx(gpu, knowledge) for gpu in gpus))
+    machine, _ = examine(root, knowledge.variables)
+    return torch_offers(
+        machine,
+        knowledge,
+        gfxs=named or _gfxs_here(machine, knowledge),
+        system=system or ("wsl" if machine.system.wsl else machine.system.os),
+        python=python or _python_here(machine),
+        today=datetime.now(tz=UTC).date(),
+    )
+
+
+def _gfxs_here(machine: Machine, knowledge: Knowledge) -> tuple[str, ...]:
+    found = tuple(dict.fromkeys(gfx_of(gpu, knowledge) or "" for gpu in trainable(machine)))
+    known = tuple(gfx for gfx in found if gfx in knowledge.arches)
+    if known:
+        return known
+    if any(found):
+        raise ExaminationError(f"no builds are known for {', '.join(filter(None, found))}")
+    raise ExaminationError("no AMD GPU was found here; name one with --gpu, such as --gpu gfx1100")
+
+
+def _python_here(machine: Machine) -> str:
+    version = machine.python.version if machine.python else None
+    return ".".join((version or "").split(".")[:2])
 
 
 def torch_offers(  # noqa: PLR0913 - each is asked for by itself

@@ -16,6 +16,7 @@ import msgspec
 from rocsteady_train.untrusted_file import read_regular
 
 from rocsteady.doctor.diagnosis import CHECKS, brief, doctors_knowledge, rule_findings
+from rocsteady.doctor.env.variable_files import Assignment, assignments
 from rocsteady.doctor.facts import gather
 from rocsteady.doctor.knowledge.hardware import Variable
 from rocsteady.doctor.knowledge.library_contents import gone_from, is_in_a_library, nearest
@@ -28,7 +29,6 @@ from rocsteady.doctor.machine.system import FAMILIES, SetVariable, listed
 from rocsteady.doctor.training_gpus import VARIABLE as OVERRIDE
 from rocsteady.doctor.training_gpus import visible
 from rocsteady.doctor.values import Finding, VariableReason, VariableReview, VariableVerdict
-from rocsteady.doctor.variable_files import Assignment, assignments
 from rocsteady.errors import ExaminationError
 from rocsteady.system.root import Root
 from rocsteady.versions import version_fits

@@ -15,15 +15,15 @@ from rocsteady.doctor.knowledge.harmful_variables import harmful_variables
 from rocsteady.doctor.knowledge.options import load_other_options
 from rocsteady.doctor.knowledge.reader import DataFolder, Knowledge, own_folder
 from rocsteady.doctor.knowledge.resume_arguments import load_arguments
-from rocsteady.doctor.knowledge.trainers import load_trainers
-from rocsteady.doctor.knowledge.values import Entry
-from rocsteady.doctor.knowledge.waits import load_waits
-from rocsteady.doctor.knowledge_state import (
+from rocsteady.doctor.knowledge.state import (
     days_since,
     is_out_of_date,
     knowledge_state,
     last_checked,
 )
+from rocsteady.doctor.knowledge.trainers import load_trainers
+from rocsteady.doctor.knowledge.values import Entry
+from rocsteady.doctor.knowledge.waits import load_waits
 from rocsteady.doctor.values import KnowledgeReport, KnowledgeTable
 
 
