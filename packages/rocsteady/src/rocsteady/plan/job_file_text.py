@@ -327,7 +327,7 @@ def _limits(draft: Draft) -> str:
 
 def _resume(going_on: GoingOn) -> str:
     if going_on.resume is not None:
-        why = f"{going_on.why} Test it with: rocsteady drill --faults kill@STEP"
+        why = f"{going_on.why} Test it with: rocsteady drill --faults kill@50"
         return "\n".join([_comment(why), *_resume_lines(going_on.resume)])
     stays = "A script that cannot resume is not restarted after it has made progress."
     if going_on.example is None:
