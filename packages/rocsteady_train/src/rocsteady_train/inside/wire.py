@@ -5,11 +5,10 @@ the training, and W_SAVE by the supervisor) and read by the other at any moment;
 so a reader may see a beat half told and must only rely on each word by itself. Times are
 nanoseconds of ``time.monotonic_ns``. A word that a version does not know is 0.
 
-A beat costs a few words: W_PHASE and W_SINCE, and often W_BEATS. What has to be summed up is done
-at most every SAMPLED nanoseconds, for one whole step: so W_LONGEST has every stay that is longer
-than SAMPLED, W_COUNT and W_HISTOGRAM have those and a sample of the shorter ones, and W_TIME is
-scaled so that it adds up to the time that passed. A process that cannot beat any more takes its
-page away and leaves a note.
+A beat costs a few words: W_PHASE and W_SINCE, often W_BEATS, and W_TIME of the phase that ends, so
+times are exact up to W_SINCE. W_LONGEST has every stay that is longer than SAMPLED; W_COUNT and
+W_HISTOGRAM have those and a sample of the shorter ones, one whole step every SAMPLED nanoseconds. A
+process that cannot beat any more takes its page away and leaves a note.
 """
 
 MAGIC = 0x31594454534B4352  # the bytes "RCKSTDY1"

@@ -1,7 +1,7 @@
 """The state of this process's heartbeat: which phase it is in, since when, and who may say so.
 
 A beat writes a few words and compares the time with one number; all that is rare hangs on that
-comparison: making the page, choosing the thread that trains, summing up.
+comparison: making the page, choosing the thread that trains, counting a sample of stays.
 """
 
 from __future__ import annotations
@@ -42,6 +42,7 @@ IGNORED = -1  # instead of the phase to go back to: this was not the thread that
 NEVER = 1 << 63
 QUIET = 1_000_000_000  # a thread that trains may be relieved by another after so long
 CYCLE = 32  # beats in which a step should come round
+NO_CYCLE = (-1, -1)
 
 # What to go back to, by what was there before. Nested work goes back to where it was.
 _SAME = tuple(range(len(PHASES)))
@@ -63,9 +64,7 @@ class Heart:
         "hooks",
         "opened",
         "phase",
-        "seen",
         "steps",
-        "summed",
         "thread",
         "trained",
         "words",
@@ -85,17 +84,14 @@ class Heart:
         self.fused = False  # an optimizer was stepped in the last backward
         self.thread = 0  # that trains; 0 is "not known"
         self.trained = False  # it is known for more than asking a loader for data
-        self.cycle = -1  # the phase at whose return the tally is closed; -1: none is open
+        self.cycle = NO_CYCLE  # the change of phase at whose return the sample is complete
         self.cycle_beats = 0
-        self.seen = [0] * len(PHASES)  # time in each phase since the tally was opened
-        self.summed = 0  # up to when time is accounted for
         self.facts: dict[int, int] = {}  # words that are no beats
 
     def open(self) -> None:
         self.words = page.make()
         self.opened = True
         self.words[W_HOOKS] = self.hooks
-        self.summed = self.words[W_SINCE]
         for word, value in self.facts.items():
             self.words[word] = value
 
@@ -106,6 +102,8 @@ class Heart:
             return IGNORED
         after = back[self.phase]
         words = self.words
+        if (stay := now - words[W_SINCE]) > 0:
+            words[W_TIME + self.phase] += stay
         words[W_BEATS] = self.beats = self.beats + 2
         words[W_PHASE] = self.phase = phase
         words[W_SINCE] = now
@@ -118,11 +116,13 @@ class Heart:
         if now > self.due and self.late(now, after):
             return
         words = self.words
+        if (stay := now - words[W_SINCE]) > 0:
+            words[W_TIME + self.phase] += stay
         words[W_PHASE] = self.phase = after
         words[W_SINCE] = now
 
     def late(self, now: int, phase: int) -> bool:
-        """Do what is rare: make the page, find out who trains, sum up. True: do not count this."""
+        """Do what is rare: make the page, find out who trains, sample. True: do not count this."""
         if not self.opened:
             if page.is_loader_worker():
                 self._be_useless()
@@ -133,7 +133,7 @@ class Heart:
         known = me == self.thread and (self.trained or not training)
         if not known and not self._claim(me, now, training):
             return True
-        self._tally(now, phase)
+        self._sample(now, phase)
         return False
 
     def is_strange(self) -> bool:
@@ -193,30 +193,26 @@ class Heart:
         page.identify(self.words)
         return True
 
-    def _tally(self, now: int, phase: int) -> None:
-        """Sum up beats until the phase comes round that was the first, then rest."""
+    def _sample(self, now: int, phase: int) -> None:
+        """Count the stays of one whole step, then rest.
+
+        A step is over when the same change of phase comes round: most phases come several times.
+        """
         stay = now - self.words[W_SINCE]
-        if self.cycle < 0:
-            self.cycle, self.cycle_beats = phase, 0
+        change = (self.phase, phase)
+        if self.cycle == NO_CYCLE:
+            self.cycle, self.cycle_beats = change, 0
             if stay < SAMPLED:
                 return  # only its end was seen; a long one is always counted
         self._count(self.phase, stay)
         self.cycle_beats += 1
-        if stay < SAMPLED and phase != self.cycle and self.cycle_beats < CYCLE:
+        if stay < SAMPLED and change != self.cycle and self.cycle_beats < CYCLE:
             return
-        total = sum(self.seen) or 1
-        passed = now - self.summed
-        for index, nanoseconds in enumerate(self.seen):
-            if nanoseconds:
-                self.words[W_TIME + index] += nanoseconds * passed // total
-                self.seen[index] = 0
-        self.summed = now
         self.due = now + SAMPLED
-        self.cycle = -1
+        self.cycle = NO_CYCLE
 
     def _count(self, phase: int, stay: int) -> None:
         words = self.words
-        self.seen[phase] += stay
         words[W_COUNT + phase] += 1
         words[W_LONGEST + phase] = max(words[W_LONGEST + phase], stay)
         bucket = min(stay.bit_length(), BUCKETS - 1)

@@ -111,6 +111,8 @@ def _loader(module: Any) -> None:
     iterator = module._BaseDataLoaderIter  # noqa: SLF001 - its name has been the same for years
     original = iterator.__next__
     iterator.__next__ = _in_place_of(original, step_beats.around_next(heart, original))
+    starts = module.DataLoader.__iter__  # starts the workers, which takes as long as many batches
+    module.DataLoader.__iter__ = _in_place_of(starts, step_beats.around_next(heart, starts))
     heart.hooked("loader")
     made = iterator.__init__
 

@@ -3,7 +3,8 @@
 Between two beats the step has emptied the caches, so what counts is how much memory a beat touches.
 Hence each is one function that calls nothing but the clock and has its numbers as literals: a call
 of ``Heart.begin``, or a name of ``wire``, would cost as much again (measured: 5.5 and 4.0 us for
-two beats in a step of 1.5 ms). What is rare hangs on one comparison, with ``heart.due``.
+two beats in a step of 1.5 ms). What is rare hangs on one comparison, with ``heart.due``. A stay
+is negative if another thread beat after this one read the clock; the page has no negative numbers.
 """
 
 from __future__ import annotations
@@ -19,6 +20,8 @@ from .training_facts import FIRST_STEPS
 
 if (wire.W_STEP, wire.W_BEATS, wire.W_PHASE, wire.W_SINCE, wire.W_LAST_STEP) != (8, 9, 10, 11, 12):
     raise ImportError("the words of the page were given other numbers")
+if wire.W_TIME != 16:  # noqa: PLR2004 - see above
+    raise ImportError("the words of the page were given other numbers")
 if (wire.DATA, wire.COMPUTE, wire.BACKWARD, wire.OPTIMIZER, IGNORED) != (1, 2, 3, 4, -1):
     raise ImportError("the phases were given other numbers")
 if FIRST_STEPS != 8:  # noqa: PLR2004 - see above
@@ -27,7 +30,9 @@ if FIRST_STEPS != 8:  # noqa: PLR2004 - see above
 StepHook = Callable[[object, object, object], None]
 
 
-def step_hooks(heart: Heart, look: Callable[[Any], None]) -> tuple[StepHook, StepHook]:
+def step_hooks(  # noqa: C901 - two functions that call nothing: see above
+    heart: Heart, look: Callable[[Any], None]
+) -> tuple[StepHook, StepHook]:
     """Make the hooks that torch.optim calls before and after each step; look at the first few."""
     clock, back = monotonic_ns, AFTER_TRAINING
     after = -1  # also once a step has ended: an optimizer that called another is not counted
@@ -41,6 +46,8 @@ def step_hooks(heart: Heart, look: Callable[[Any], None]) -> tuple[StepHook, Ste
                 return
             after = back[heart.phase]
             words = heart.words
+            if (stay := now - words[11]) > 0:
+                words[16 + heart.phase] += stay
             words[9] = heart.beats = heart.beats + 2
             words[10] = heart.phase = 4
             words[11] = now
@@ -54,6 +61,8 @@ def step_hooks(heart: Heart, look: Callable[[Any], None]) -> tuple[StepHook, Ste
             if after == -1 or (now > heart.due and heart.late(now, after)):
                 return
             words = heart.words
+            if (stay := now - words[11]) > 0:
+                words[16 + heart.phase] += stay
             steps = heart.steps
             if after == 3:  # noqa: PLR2004 - in a backward, which is one step however many update
                 heart.fused = True
@@ -86,6 +95,8 @@ def around_next(heart: Heart, original: Any) -> Any:
             ):
                 after = back[heart.phase]
                 words = heart.words
+                if (stay := now - words[11]) > 0:
+                    words[16 + heart.phase] += stay
                 words[9] = heart.beats = heart.beats + 2
                 words[10] = heart.phase = 1
                 words[11] = now
@@ -98,6 +109,8 @@ def around_next(heart: Heart, original: Any) -> Any:
                 now = clock()
                 if after != -1 and not (now > heart.due and heart.late(now, after)):
                     words = heart.words
+                    if (stay := now - words[11]) > 0:
+                        words[16 + heart.phase] += stay
                     words[10] = heart.phase = after
                     words[11] = now
             except Exception as error:
@@ -116,6 +129,8 @@ def around_backward(heart: Heart, original: Any) -> Any:
             if not (now > heart.due and heart.late(now, 3)):
                 after = back[heart.phase]
                 words = heart.words
+                if (stay := now - words[11]) > 0:
+                    words[16 + heart.phase] += stay
                 words[9] = heart.beats = heart.beats + 2
                 words[10] = heart.phase = 3
                 words[11] = now
@@ -129,6 +144,8 @@ def around_backward(heart: Heart, original: Any) -> Any:
                 now = clock()
                 if after != -1 and not (now > heart.due and heart.late(now, after)):
                     words = heart.words
+                    if (stay := now - words[11]) > 0:
+                        words[16 + heart.phase] += stay
                     if heart.fused:  # the weights were updated in it
                         words[8] = heart.steps = heart.steps + 1
                         words[12] = now
