@@ -223,6 +223,7 @@ def test_any_records_give_one_plain_line_and_never_most_of_the_ranks(
     assert "\n" not in found.why
     assert found.compared == len(records)
     assert found.number * 2 <= len(records)
+    assert all(place in found.why for place in found.places)
     assert (found.sign is Sign.NONE) == (found.number == 0)
     assert {*found.ranks} <= {*records}
     shuffled = draw.sample(records, len(records))

@@ -65,6 +65,12 @@ def test_a_new_rule_takes_one_file(data: Path) -> None:
             "fix.commands: <image> is left open: write an example, and say so",
         ),
         (
+            'verify = "Nothing."',
+            'verify = "Nothing."\nunset = ["HSA_XNACK"]',
+            15,
+            "fix.commands: no 'unset HSA_XNACK', which set or unset stands for",
+        ),
+        (
             'version = ">=7.13"',
             'version = "new"',
             13,

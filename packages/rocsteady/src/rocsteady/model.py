@@ -317,6 +317,7 @@ class Blame(Value, frozen=True, kw_only=True):
     ranks: tuple[RankRecord, ...] = ()  # the first of those that stand out
     number: int = 0  # of those that stand out
     compared: int = 0  # ranks in all
+    places: tuple[str, ...] = ()  # that the sentence names
 
 
 class Deadline(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
@@ -219,27 +218,6 @@ def changed(machine: Machine, strategy: Strategy) -> Machine:
     return replace(machine, gpus=replace(machine.gpus, gpus=gpus), variables=rest)
 
 
-_SET = re.compile(r"""(?:export |\$env:)(\w+) ?= ?"?([\w.,:+-]*)"?""")
-_UNSET = re.compile(r"unset((?: \w+)+)")
-_REMOVED = re.compile(r"Remove-Item ((?:Env:\w+(?:, )?)+)(?: -ErrorAction Ignore)?")
-_KEPT = re.compile(r"echo 'export .*' >> ~/\.\w+")  # for the next shell
-
-
-def variables_of(commands: Iterable[str]) -> dict[str, str | None] | None:
-    """Return what commands do to variables, None for unset; None if they do anything else."""
-    found: dict[str, str | None] = {}
-    for command in (part for line in commands for part in line.split("; ")):
-        if match := _SET.fullmatch(command):
-            found[match[1]] = match[2]
-        elif match := _UNSET.fullmatch(command):
-            found |= dict.fromkeys(match[1].split())
-        elif match := _REMOVED.fullmatch(command):
-            found |= dict.fromkeys(re.findall(r"Env:(\w+)", match[1]))
-        elif not _KEPT.fullmatch(command):
-            return None
-    return found
-
-
 def _fixes(findings: Sequence[Finding], variables: Mapping[str, str]) -> dict[str, str | None]:
     """Return what fixes of the doctor change, where they only change variables.
 
@@ -249,13 +227,9 @@ def _fixes(findings: Sequence[Finding], variables: Mapping[str, str]) -> dict[st
     for finding in findings:
         if finding.severity is Severity.NOTES:
             continue
-        blocks = finding.severity is Severity.BLOCKS
-        changes = variables_of(finding.fix.commands) or {}
-        found |= {
-            name: value
-            for name, value in changes.items()
-            if (name in variables if value is None else blocks)
-        }
+        found |= dict.fromkeys(name for name in finding.fix.unset if name in variables)
+        if finding.severity is Severity.BLOCKS:
+            found |= finding.fix.set
     return found
 
 

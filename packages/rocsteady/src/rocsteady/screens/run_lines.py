@@ -194,7 +194,7 @@ def _quiet(event: Quiet) -> Line:
         facts.append("the script has finished and does not exit")
     if blamed is not None:
         facts.append(blamed.why)
-    if verdict.place and not (blamed and verdict.place in blamed.why):
+    if verdict.place and not (blamed and verdict.place in blamed.places):
         facts.append(in_function(verdict.place))
     if blamed is None and (waits := _waits(verdict)):
         facts.append(waits)

@@ -71,15 +71,28 @@ def _rule_problems(rule: Rule, knowledge: Knowledge) -> Iterator[str]:
     for field, text in (("why", rule.why), ("summary", rule.summary), ("title", rule.title)):
         if not text.isascii():
             yield f"{field}: only plain letters (ASCII)"
-    if not rule.fix.verify:
-        yield "fix.verify: how to see that it worked"
-    if rule.severity is Severity.BLOCKS and not rule.fix.commands:
-        yield "fix.commands: what blocks training needs one"
+    yield from _fix_problems(rule)
     if rule.example:
         match = Matcher(facts_of(rule.example), {}, knowledge.arches).match(rule.when)
         if not match.holds:
             lacks = f"; not in it: {', '.join(match.missing)}" if match.missing else ""
             yield f"example: the rule does not hold on it{lacks}"
+
+
+def _fix_problems(rule: Rule) -> Iterator[str]:
+    if not rule.fix.verify:
+        yield "fix.verify: how to see that it worked"
+    if rule.severity is Severity.BLOCKS and not rule.fix.commands:
+        yield "fix.commands: what blocks training needs one"
+    changes = [f"export {name}={value}" for name, value in rule.fix.set.items()]
+    changes += [f"unset {' '.join(rule.fix.unset)}"] if rule.fix.unset else []
+    for command in changes:
+        if command not in rule.fix.commands:
+            yield f"fix.commands: no {command!r}, which set or unset stands for"
+    if rule.severity is not Severity.NOTES and not rule.fix.unset:
+        only = rule.fix.commands[:1]
+        if len(rule.fix.commands) == 1 and only[0].startswith("unset "):
+            yield "fix.unset: the variables that the command unsets"
 
 
 class _Lines:

@@ -94,6 +94,8 @@ class Fix(Step, frozen=True, kw_only=True):
     """What a person should do. What the program does by itself is a remedy."""
 
     container: tuple[str, ...] = ()  # what to do instead for a container, where that differs
+    set: dict[str, str] = msgspec.field(default_factory=dict)  # if the commands set only these,
+    unset: tuple[str, ...] = ()  # and unset only these: a run can do it by itself
     needs: tuple[Need, ...] = ()
     verify: str = ""  # how to see that it worked
     check: tuple[str, ...] = ()  # commands that only look, to be typed first

@@ -76,7 +76,7 @@ def _by_silence(known: list[RankRecord]) -> Blame | None:
         return None
     if len(silent) * 2 > len(known):
         return _nobody(known, f"{_part(silent, known)} did not answer")
-    return _named(Sign.SILENT, known, silent, "did not answer", "did not answer")
+    return _named(Sign.SILENT, known, silent, ("did not answer",) * 2)
 
 
 def _by_wait(known: list[RankRecord]) -> Blame | None:
@@ -94,7 +94,8 @@ def _by_wait(known: list[RankRecord]) -> Blame | None:
         return _nobody(known, f"{_part(busy, known)} {many}{_at(busy)}")
     waiting = f", and {plural(len(idle), 'rank')} {'waits' if len(idle) == 1 else 'wait'} for"
     at = _at(busy)
-    return _named(Sign.WAIT, known, busy, f"{one}{at}{waiting} it", f"{many}{at}{waiting} them")
+    does = f"{one}{at}{waiting} it", f"{many}{at}{waiting} them"
+    return _named(Sign.WAIT, known, busy, does, (_one_place(busy),))
 
 
 def _by_step(known: list[RankRecord]) -> Blame | None:
@@ -106,7 +107,7 @@ def _by_step(known: list[RankRecord]) -> Blame | None:
     step, number = Counter(each.step for each in known if each.step != lowest).most_common(1)[0]
     rest = f", and {plural(number, 'rank')} reached step {step:,}"
     clause = f"reached step {lowest:,}{_at(behind)}{rest}"
-    return _named(Sign.STEP, known, behind, clause, clause)
+    return _named(Sign.STEP, known, behind, (clause, clause), (_one_place(behind),))
 
 
 def _by_difference(
@@ -127,7 +128,8 @@ def _by_difference(
         apart = [each for each in known if of(each) != usual]
         other = Counter(map(of, apart)).most_common(1)[0][0]
         clause = f"{does} {other}, and {plural(most, 'rank')} {does} {usual}"
-        return _named(sign, known, apart, clause, clause)
+        places = (other, usual) if sign is Sign.PLACE else ()
+        return _named(sign, known, apart, (clause, clause), places)
 
     return judge
 
@@ -157,14 +159,19 @@ def _nobody(known: list[RankRecord], why: str) -> Blame:
 
 
 def _named(
-    sign: Sign, known: list[RankRecord], apart: list[RankRecord], one: str, many: str
+    sign: Sign,
+    known: list[RankRecord],
+    apart: list[RankRecord],
+    does: tuple[str, str],  # one rank, and several
+    places: tuple[str, ...] = (),
 ) -> Blame:
     return Blame(
         sign=sign,
-        why=f"{_names(apart, known)} {one if len(apart) == 1 else many}",
+        why=f"{_names(apart, known)} {does[len(apart) > 1]}",
         ranks=tuple(apart[:MAX_NAMED]),
         number=len(apart),
         compared=len(known),
+        places=places,
     )
 
 
@@ -193,9 +200,14 @@ def _part(some: list[RankRecord], known: list[RankRecord]) -> str:
 
 
 def _at(records: list[RankRecord]) -> str:
-    """Name the line that these are at, if it is one."""
+    place = _one_place(records)
+    return f" at {place}" if place else ""
+
+
+def _one_place(records: list[RankRecord]) -> str:
+    """Return the line that these are at, if it is one."""
     places = {each.place for each in records}
-    return f" at {place}" if len(places) == 1 and (place := next(iter(places))) else ""
+    return next(iter(places)) if len(places) == 1 else ""
 
 
 def _all_have(known: list[RankRecord], of: Callable[[RankRecord], Hashable]) -> bool:
