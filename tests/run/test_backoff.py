@@ -13,9 +13,9 @@ from rocsteady.failures.ladder import choose_remedy, preview
 from rocsteady.failures.remedy import RETRY
 from rocsteady.failures.situation import FailedAttempt
 from rocsteady.model import Failure, FailureKind, Next, Strategy
-from rocsteady.run.recovery import backoff as backoffs
 from rocsteady.run.recovery.backoff import Backoff
 from rocsteady.run.recovery.recovery import Decision, History, recover
+from rocsteady.system import drives
 from rocsteady.system.gpu_users import held_by_others
 from tests.conftest import Recorded
 from tests.failures.remedies.conftest import Situations
@@ -201,17 +201,21 @@ def test_what_an_earlier_attempt_has_passed_was_there(tmp_path: Path) -> None:
         assert judged.kind == FailureKind.STORAGE_UNAVAILABLE
 
 
+@pytest.mark.parametrize(
+    ("name", "listed"), [("drive", "drive"), ("My Passport", r"My\040Passport")]
+)
 def test_a_drive_that_was_unmounted_is_gone_even_if_its_folder_is_there(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, listed: str
 ) -> None:
-    mounts = tmp_path / "mounts"
-    mounts.write_text(f"server:/x {tmp_path} nfs rw 0 0\n")
-    monkeypatch.setattr(backoffs, "MOUNTS", mounts)
+    mounts, drive = tmp_path / "mounts", tmp_path / name
+    drive.mkdir()
+    mounts.write_text(f"server:/x {tmp_path}/{listed} nfs rw 0 0\n")
+    monkeypatch.setattr(drives, "MOUNTS", mounts)
     waiting = Backoff(tmp_path, {})
     mounts.write_text("")
 
     for _ in range(2):
-        judged = waiting.judged(missing(tmp_path / "1.bin"), stepped=True)
+        judged = waiting.judged(missing(drive / "1.bin"), stepped=True)
         assert judged.kind == FailureKind.STORAGE_UNAVAILABLE
 
 

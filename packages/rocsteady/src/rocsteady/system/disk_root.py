@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import errno
 import os
-import re
 import shutil
 import stat
 import sys
@@ -17,6 +16,7 @@ from datetime import timedelta
 from pathlib import Path
 
 from rocsteady.system.bounded_call import AnswerKind, ask
+from rocsteady.system.drives import unescaped
 from rocsteady.system.root import (
     HIPINFO,
     TEXT_LIMIT,
@@ -157,9 +157,7 @@ def filesystem_of(path: str, mountinfo: str) -> str:
         fields, kind = before.split(" "), after.partition(" ")[0]
         if len(fields) <= MOUNT_POINT or not kind:
             continue
-        # The kernel writes a space, tab, newline or backslash as three octal digits.
-        mount = re.sub(r"\\([0-3][0-7]{2})", lambda it: chr(int(it[1], 8)), fields[MOUNT_POINT])
-        mount = mount.rstrip("/")
+        mount = unescaped(fields[MOUNT_POINT]).rstrip("/")
         if (path == mount or path.startswith(f"{mount}/")) and len(mount) >= best:
             best, found = len(mount), kind
     return found

@@ -26,7 +26,7 @@ from rocsteady import __version__
 from rocsteady.errors import RocsteadyError
 from rocsteady.hangs.heartbeat_pages import read_pages
 from rocsteady.model import Value
-from rocsteady.system import procfs
+from rocsteady.system import drives, procfs
 from rocsteady.system.parallel import run_all
 
 if TYPE_CHECKING:
@@ -44,7 +44,6 @@ REMOVE_WITHIN = 0.3  # seconds
 OWNER = "owner"  # a file that names the supervisor, so that others can tell it from a dead one
 IN_MEMORY = ("tmpfs", "ramfs")
 SHARED_MEMORY = Path("/dev/shm")  # noqa: S108 - checked
-MOUNTS = Path("/proc/self/mounts")
 PRIVATE_FOLDER = 0o700
 PRIVATE_FILE = 0o600
 RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
@@ -118,7 +117,7 @@ def runtime_folder(
     environment: Mapping[str, str],
     *,
     shared_memory: Path = SHARED_MEMORY,
-    mounts: Path = MOUNTS,
+    mounts: Path = drives.MOUNTS,
 ) -> Path:
     """Make a folder in memory that only this user can enter, or find the one of this run."""
     if RUN_ID.fullmatch(run_id) is None:
@@ -232,10 +231,7 @@ def _is_usable(folder: Path, mounts: Path) -> bool:
     """Return whether a folder is in memory and can be written to."""
     if os.pathsep in str(folder) or not os.access(folder, os.W_OK | os.X_OK):
         return False
-    kinds = {Path("/"): ""}
-    for line in mounts.read_text(encoding="utf-8", errors="surrogateescape").splitlines():
-        _device, place, kind, *_ = line.split(" ")
-        kinds[Path(re.sub(r"\\([0-7]{3})", lambda found: chr(int(found[1], 8)), place))] = kind
+    kinds = {Path("/"): "", **drives.mounts(mounts)}
     inside = folder.resolve()
     nearest = next(place for place in (inside, *inside.parents) if place in kinds)
     return kinds[nearest] in IN_MEMORY

@@ -47,10 +47,9 @@ from rocsteady.run.checkpoints.resume_trial import SavedMethod, save_method, sav
 from rocsteady.run.job.done_when import CLOCK_GRAIN
 from rocsteady.run.job.printed_epochs import last_epoch_printed
 from rocsteady.run.job.values import CHECKPOINT, Job, Resume
-from rocsteady.run.recovery.backoff import mounts
 from rocsteady.store.redaction import shown_command
 from rocsteady.store.values import Run
-from rocsteady.system.drives import responds
+from rocsteady.system.drives import mounts, responds
 from rocsteady.system.real_path import real_path
 
 MAX_OUTSIDE = 5  # folders outside of the run's own in which checkpoints are looked for
@@ -128,7 +127,7 @@ class Checkpoints:
         self._observed = False  # that the script finds by itself what the run has written
         saved = saved_method(records)
         self._outside = [Path(folder) for folder in saved.outside] if saved else []
-        self._mounts = mounts()
+        self._mounts = mounts().keys()
         self._not_seen: tuple[AttemptEnd | None] | None = None  # whose checkpoints
 
     def begin(self) -> None:
@@ -233,7 +232,7 @@ class Checkpoints:
     @property
     def gone(self) -> Path | None:
         """The folder with checkpoints that does not answer, or whose drive is not mounted."""
-        missing = self._mounts - mounts() if self._outside else set()
+        missing = self._mounts - mounts().keys() if self._outside else set()
         return next(
             (
                 folder

@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from rocsteady.doctor.knowledge.failures import load_failures
 from rocsteady.model import Failure, FailureKind, Value
 from rocsteady.store.redaction import hide_secrets
-from rocsteady.system.drives import ANSWERS_WITHIN
+from rocsteady.system.drives import ANSWERS_WITHIN, mounts
 from rocsteady.system.parallel import run_all
 
 FIRST_WAIT, LONGEST_WAIT = timedelta(seconds=5), timedelta(minutes=10)
@@ -31,7 +31,6 @@ ROOM = 64 << 20  # bytes that must be free again at least
 MAX_ENTRIES = 10_000  # of a folder that are looked at
 CLOCK_GRAIN = 0.02  # seconds; a file's time comes from a coarser clock than ours
 INTENDED = (FailureKind.INTERRUPTED, FailureKind.SCRIPT_EXIT)
-MOUNTS = Path("/proc/self/mounts")
 _MISSING = re.compile(
     r"\[Errno 2\] No such file or directory: (?P<quote>['\"])(?P<path>.+?)(?P=quote)"
 )
@@ -71,7 +70,7 @@ class Backoff:
         self._folder, self._give_up_after, self._due = folder, give_up_after, due
         self._first_wait = first_wait.total_seconds()
         self.in_allocation = any(name in environment for name in SCHEDULERS)
-        self._mounts = mounts()
+        self._mounts = mounts().keys()
         self._gone = gone
         self._began = time.time() - CLOCK_GRAIN
         self._since = time.monotonic()  # the last progress
@@ -114,7 +113,7 @@ class Backoff:
     def _is_gone(self, path: str) -> bool:
         """Return whether the folder of a path is gone, or the drive that it was on."""
         place = self._folder / path
-        unmounted = self._mounts - mounts()
+        unmounted = self._mounts - mounts().keys()
         if not _answers(place.parent) or any(map(place.is_relative_to, unmounted)):
             return True
         return self._was_removed(place)
@@ -171,7 +170,7 @@ class Backoff:
 
     @property
     def is_over(self) -> bool:
-        """Whether to give up: the next wait would end after the limit, or the deadline is past."""
+        """Whether to give up: the limit or the deadline is past."""
         waited = time.monotonic() - self._since
         late = self._due is not None and time.time() >= self._due
         return late or waited >= self.limit.total_seconds()
@@ -227,15 +226,6 @@ def _unavailable(failure: Failure, title: str) -> Failure:
         words=kind.words,
         fingerprint=replace(failure.fingerprint, kind=kind.id),
     )
-
-
-def mounts() -> set[str]:
-    """Return the places where drives are mounted."""
-    try:
-        lines = MOUNTS.read_text(errors="replace").splitlines()
-    except OSError:
-        return set()
-    return {line.split()[1] for line in lines if len(line.split()) > 1}
 
 
 def _free(folder: Path) -> int:
