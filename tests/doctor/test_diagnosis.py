@@ -323,5 +323,13 @@ def test_variants_of_one_probe_are_one_finding() -> None:
     ]
 
 
+def test_eleven_other_variants_are_several() -> None:
+    variants = [replace(FLASH, variant=f"v{each}", at=AT + each) for each in range(12)]
+
+    ((_severity, summary),) = told(*variants)
+
+    assert summary.endswith("So did 11 other variants of it.")
+
+
 def test_a_trial_of_some_script_says_nothing_of_the_machine() -> None:
     assert told(replace(FLASH, probe="trial", variant="gpu", outcome=ProbeOutcome.EXCEPTION)) == []

@@ -46,7 +46,7 @@ from rocsteady.doctor.values import (
     Unchecked,
 )
 from rocsteady.model import TRIAL, Observation, ProbeOutcome
-from rocsteady.wording import size
+from rocsteady.wording import plural, size
 
 Check = Callable[[Machine, Facts, Knowledge], Seen]
 
@@ -373,8 +373,8 @@ def _weight(observation: Observation, software: str) -> tuple[bool, float]:
 
 def _probe_finding(probe: str, seen: list[Observation], software: str, *, current: bool) -> Finding:
     last = seen[-1]
-    others = f" So did {len(seen) - 1} other variants of it." if len(seen) > 1 else ""
-    others = others.replace("1 other variants", "1 other variant")
+    more = len(seen) - 1
+    others = f" So did {plural(more, 'other variant')} of it." if more else ""
     text = f"Seen by rocsteady probe on {_sentence(last)}.{others}"
     if not current:
         text += f" That was with {changes(last.software, software) or 'other software'}."
