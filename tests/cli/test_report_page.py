@@ -83,6 +83,7 @@ def test_a_failed_run_says_what_to_do(project: Project) -> None:
         (("--bundle", "--json"), "--bundle needs --format html"),
         (("--follow", "--json"), "--follow needs --format html"),
         (("--follow", "--bundle"), "--follow and --bundle cannot be combined"),
+        (("--host", ".", "--format", "markdown"), "--host prints text, or JSON with --json"),
         (("--json", "--format", "html"), "--json and --format html cannot be combined"),
         (("--bundle", "-o", "x.html"), "--bundle writes a zip"),
         (("-o", "x.pdf"), "unknown extension; name a format with --format"),

@@ -82,11 +82,11 @@ def command(  # noqa: PLR0913 - one argument an option
     if follow and bundled:
         raise click.UsageError("--follow and --bundle cannot be combined")
     page = "--open" if opens else "--follow" if follow else "--bundle" if bundled else ""
+    if hosts and (page or output or name or wanted not in (None, "text", "json")):
+        raise click.UsageError("--host prints text, or JSON with --json, and nothing else")
     wanted = _format(wanted, output, as_json=as_json, page=page)
     _refuse_taken(output, force=force)
     if hosts:
-        if page or output or name or wanted == "html":
-            raise click.UsageError("--host goes with --json only")
         _show_hosts(hosts, as_json=wanted == "json")
         return
     with open_journal(name) as journal:
