@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from rocsteady.cli import explain
-from rocsteady.cli.explain import _remedy_page
 from rocsteady.failures.remedy import load_remedies
+from rocsteady.screens.explain import workaround_page
 from rocsteady.screens.screen import Page
 
 if TYPE_CHECKING:
@@ -247,7 +247,7 @@ def test_it_lists_every_remedy_with_what_it_costs_cheapest_first(cli: Rocsteady)
 def test_a_page_has_all_that_is_known_of_a_remedy_in_80_columns(remedy: str) -> None:
     about = load_remedies()[remedy]
 
-    page = _remedy_page(about, Page(80, colour=False))
+    page = workaround_page(about, Page(80, colour=False))
 
     words = " ".join(page.split())
     assert all(text in words for text in (about.cost, about.when_not, *about.sources))
