@@ -22,9 +22,9 @@ import msgspec
 import torch.distributed as dist
 from rocsteady_train.integrations.torchrun_channels import DECISION, HangChannel, HostChannel
 
-from rocsteady.hangs.judgment.verdict import HostPart, Part, job_blame, job_verdict
 from rocsteady.model import RankRecord, WaitsFor
 from rocsteady.run.hosts.host_decision import HostDecision, Weight, choose
+from rocsteady.run.hosts.job_verdict import HostPart, Part, job_blame, job_verdict
 
 HOUR, INCIDENTS, RANKS = 3600, 20, 8
 LOOK = 0.5  # seconds between two looks of an agent while something is wrong; 1 second otherwise

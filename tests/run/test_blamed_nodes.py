@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from rocsteady.hangs.judgment.verdict import HostPart, Part
 from rocsteady.model import Blame, RankRecord, Sign
 from rocsteady.run.hosts.blamed_nodes import BlamedNodes, node_name
+from rocsteady.run.hosts.job_verdict import HostPart, Part
 
 SLURM = {"SLURM_JOB_ID": "4711"}
 

@@ -12,8 +12,8 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from rocsteady.hangs.judgment.verdict import HostPart
 from rocsteady.model import Blame
+from rocsteady.run.hosts.job_verdict import HostPart
 
 OFTEN = 2  # times that a node was to blame before it is proposed to leave it out
 NAMES = ("SLURMD_NODENAME", "NODE_NAME")  # as the scheduler calls this node; Kubernetes' by habit

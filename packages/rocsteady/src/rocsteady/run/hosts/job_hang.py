@@ -15,20 +15,12 @@ from typing import Any
 
 import msgspec
 
-from rocsteady.hangs.judgment.verdict import (
-    HostPart,
-    Part,
-    Patience,
-    Verdict,
-    alone,
-    host_part,
-    job_blame,
-    job_verdict,
-)
+from rocsteady.hangs.judgment.verdict import Patience, Verdict
 from rocsteady.hangs.values import Heartbeat
 from rocsteady.model import Blame, RunState
 from rocsteady.run.engines.torchrun import AgentLink
 from rocsteady.run.hosts.blamed_nodes import node_name
+from rocsteady.run.hosts.job_verdict import HostPart, Part, alone, host_part, job_blame, job_verdict
 from rocsteady.run.telling.announcer import Announcer
 from rocsteady.wording import duration
 

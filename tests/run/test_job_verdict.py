@@ -7,20 +7,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rocsteady.hangs.judgment.verdict import (
+from rocsteady.hangs.judgment.verdict import Verdict
+from rocsteady.hangs.proof.wait_set import Activity, Member, WaitSet, WakeSource
+from rocsteady.hangs.values import Blocked, Heartbeat, ProcessSeen, ThreadSeen, Wait, WayOut
+from rocsteady.model import RankRecord, RunState, WaitsFor
+from rocsteady.run.hosts.job_verdict import (
     STILL_WITH_DEAD_RANK,
     STILL_WITHOUT,
     HostPart,
     Part,
-    Verdict,
     alone,
     host_part,
     job_blame,
     job_verdict,
 )
-from rocsteady.hangs.proof.wait_set import Activity, Member, WaitSet, WakeSource
-from rocsteady.hangs.values import Blocked, Heartbeat, ProcessSeen, ThreadSeen, Wait, WayOut
-from rocsteady.model import RankRecord, RunState, WaitsFor
 
 ASKED = 3
 
