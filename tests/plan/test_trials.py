@@ -16,12 +16,12 @@ from rocsteady.model import Strategy
 from rocsteady.plan.trials import (
     LEAST_ANSWERS,
     Bounds,
-    GpuUse,
+    GpuLoad,
+    GpuSampler,
     PlanTrials,
     TrialKind,
     TrialResult,
     Trials,
-    Use,
 )
 from rocsteady.plan.values import Pace
 from rocsteady.probe import sandbox_run
@@ -151,7 +151,7 @@ def lay_out(root: Path, busy: int, memory: int) -> Path:
     return device
 
 
-def look(use: GpuUse) -> None:
+def look(use: GpuSampler) -> None:
     use.look()
     assert use._asking is not None
     use._asking.join(20)
@@ -163,7 +163,7 @@ linux = pytest.mark.skipif(sys.platform == "win32", reason="the files are those 
 @linux
 def test_the_mean_of_how_busy_it_was_and_the_most_memory(tmp_path: Path) -> None:
     device = lay_out(tmp_path, busy=90, memory=100)
-    use = GpuUse(tmp_path)
+    use = GpuSampler(tmp_path)
     look(use)  # while the job was still starting
     began = time.time()
     for busy, memory in ((20, 300), (40, 500), (30, 400)):
@@ -172,12 +172,12 @@ def test_the_mean_of_how_busy_it_was_and_the_most_memory(tmp_path: Path) -> None
         assert use.since(began) is None, f"fewer than {LEAST_ANSWERS} answers say nothing"
         look(use)
 
-    assert use.since(began) == Use(busy=30.0, memory=500)
+    assert use.since(began) == GpuLoad(busy=30.0, memory=500)
 
 
 @linux
 def test_a_machine_without_counters_says_nothing(tmp_path: Path) -> None:
-    use = GpuUse(tmp_path)
+    use = GpuSampler(tmp_path)
     look(use)
 
     assert use.since(0.0) is None

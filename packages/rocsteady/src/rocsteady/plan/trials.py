@@ -95,7 +95,7 @@ class Measurement(Observer):
         self.stacks: list[tuple[str, ...]] = []  # frames of the training thread, innermost first
         self._begun: dict[int, float] = {}
         self._phases: list[tuple[float, dict[str, float]]] = []
-        self._most_memory, self._gpus = 0, GpuUse()
+        self._most_memory, self._gpus = 0, GpuSampler()
         self._known_since: float | None = None
         self._since, self._looked = time.monotonic(), 0.0
 
@@ -214,12 +214,12 @@ def _by_phase(beats: tuple[Heartbeat, ...]) -> dict[str, float]:
     return dict(max(beats, key=lambda beat: beat.step).seconds_in)
 
 
-class Use(Value, frozen=True, kw_only=True):
+class GpuLoad(Value, frozen=True, kw_only=True):
     busy: float  # of 100, the mean
     memory: int | None  # bytes, at most
 
 
-class GpuUse:
+class GpuSampler:
     def __init__(self, root: Path = ROOT) -> None:
         self._root = root
         self._asking: threading.Thread | None = None
@@ -230,14 +230,14 @@ class GpuUse:
             self._asking = threading.Thread(target=self._ask, daemon=True)
             self._asking.start()
 
-    def since(self, moment: float) -> Use | None:
+    def since(self, moment: float) -> GpuLoad | None:
         """Return what was seen since; None if too little was."""
         by_gpu: dict[str, list[tuple[float, int | None]]] = {}
         for at, card, busy, memory in tuple(self._seen):
             if at >= moment:
                 by_gpu.setdefault(card, []).append((busy, memory))
         uses = [
-            Use(
+            GpuLoad(
                 busy=fmean(busy for busy, _ in seen),
                 memory=max((memory for _, memory in seen if memory is not None), default=None),
             )
