@@ -44,6 +44,7 @@ def request(folder: Path, number: int) -> dict[str, object]:
     mine = folder / f"probe-{number}"
     mine.mkdir()
     return {
+        "probe": payload,
         "payload": payload,
         "arguments": arguments,
         "tries": 2,
@@ -66,7 +67,8 @@ def outcomes(forks: Forks, folder: Path, count: int) -> list[str]:
             pytest.fail(f"stuck: {wanted['payload']}, number {number}")
         payload.close()
         assert ended.code == 0
-        found.append(json.loads(Path(str(wanted["folder"]), "result.json").read_text())["outcome"])
+        result = json.loads(Path(str(wanted["folder"]), "result.json").read_text())
+        found.append(result["observation"]["outcome"])
     return found
 
 

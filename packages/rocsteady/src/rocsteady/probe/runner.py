@@ -47,15 +47,11 @@ _LONG = (1 << 32) - 1  # the lower half counts tries, the upper one signs of lif
 
 
 class Result(Value, frozen=True, kw_only=True):
+    """What a payload leaves of its tries."""
+
     version: int
-    outcome: str
-    why: str = ""
     traceback: str = ""
-    tries: int
-    seconds: float
-    worst: float = 0.0
-    figures: dict[str, float] = msgspec.field(default_factory=dict)
-    said: dict[str, str] = msgspec.field(default_factory=dict)
+    observation: Observation
 
 
 class Payload(Protocol):
@@ -101,6 +97,7 @@ class ProbeRunner:
         folder = self._folder / f"probe-{next(self._numbers)}"
         folder.mkdir(mode=0o700)
         request: dict[str, object] = {
+            "probe": probe.name,
             "payload": probe.payload,
             "arguments": probe.arguments,
             "tries": tries,
@@ -190,28 +187,18 @@ class _Watch:
     def _ended(self, ended: Exit, seconds: float) -> Observation:
         result = self._result()
         if result is not None and ended.code == 0:
-            outcome = ProbeOutcome(result.outcome)
+            seen = result.observation
+            if not seen.bad:
+                return seen
             place = failure = ""
-            if outcome in (ProbeOutcome.EXCEPTION, ProbeOutcome.NO_MEMORY):
-                name = result.why.partition(":")[0]
-                raised = RaisedException(type=name, message=result.why, traceback=result.traceback)
+            if seen.outcome in (ProbeOutcome.EXCEPTION, ProbeOutcome.NO_MEMORY):
+                name = seen.why.partition(":")[0]
+                raised = RaisedException(type=name, message=seen.why, traceback=result.traceback)
                 failure, place = self._named(
                     Symptoms(log=result.traceback, raised=(raised,), exit_code=1)
                 )
-            return Observation(
-                probe=self._probe.name,
-                outcome=outcome,
-                tries=result.tries,
-                seconds=result.seconds,
-                why=result.why,
-                place=place,
-                failure=failure,
-                worst=result.worst,
-                figures=result.figures,
-                said=result.said,
-                evidence=""
-                if outcome in (ProbeOutcome.OK, ProbeOutcome.NOT_RUN)
-                else str(self._folder),
+            return msgspec.structs.replace(
+                seen, place=place, failure=failure, evidence=str(self._folder)
             )
         log = self._output()
         failure, place = self._named(Symptoms(log=log, exit_code=ended.code, signal=ended.signal))

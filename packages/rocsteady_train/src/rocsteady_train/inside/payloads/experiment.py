@@ -131,14 +131,17 @@ def carry_out(payload: Callable[[Experiment], None], request: dict[str, Any]) ->
     seconds = time.monotonic() - trial.began
     result = {
         "version": VERSION,
-        "outcome": outcome,
-        "why": why,
         "traceback": raised,
-        "tries": trial.done,
-        "seconds": seconds,
-        "worst": trial.worst,
-        "figures": trial.figures,
-        "said": trial.facts,
+        "observation": {
+            "probe": request["probe"],
+            "outcome": outcome,
+            "why": why,
+            "tries": trial.done,
+            "seconds": seconds,
+            "worst": trial.worst,
+            "figures": trial.figures,
+            "said": trial.facts,
+        },
     }
     path = os.path.join(trial.folder, RESULT_FILE)
     with open(path + ".part", "w", encoding="utf-8") as stream:
