@@ -209,6 +209,7 @@ def test_a_drive_that_was_unmounted_is_gone_even_if_its_folder_is_there(
 ) -> None:
     mounts, drive = tmp_path / "mounts", tmp_path / name
     drive.mkdir()
+    os.utime(drive, (0, 0))  # nothing was removed from it
     mounts.write_text(f"server:/x {tmp_path}/{listed} nfs rw 0 0\n")
     monkeypatch.setattr(drives, "MOUNTS", mounts)
     waiting = Backoff(tmp_path, {})
