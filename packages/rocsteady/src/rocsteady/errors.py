@@ -10,8 +10,10 @@
     |-- RequestError        what was asked for cannot be done as it was asked; says what to type
     |-- CommandError        a command could not be started
     |-- LauncherError       torchrun has ended, so there is nothing to restart
+    |-- NotNeededError      the job was done by other hosts, and this one was a spare
     `-- JournalError        the journal could not be written or read
-        `-- NotRecordedError  an intent is not on disk, so the deed must not be done
+        |-- DamagedJournalError  it holds what rocsteady cannot have written
+        `-- NotRecordedError     an intent is not on disk, so the deed must not be done
 
 A broken GPU is never an error here: it is a Finding. An error means "I cannot find out", and is
 one line for the person who reads it.

@@ -200,6 +200,9 @@ class Failure(Value, frozen=True, kw_only=True):
     sources: tuple[str, ...] = ()  # such as "ROCm/ROCm#6530"
 
 
+CPU = "cpu"  # as a device of a Strategy: no GPU is seen
+
+
 class Strategy(Value, frozen=True, kw_only=True, omit_defaults=True):
     """One way to run a job. None is "as the script says"."""
 
@@ -212,7 +215,7 @@ class Strategy(Value, frozen=True, kw_only=True, omit_defaults=True):
     precision: str | None = None  # of the script's own autocast: bf16, fp16; fp32 is "off"
     compile: bool | None = None  # False: not even what the script compiles
     micro_batch: int | None = None  # samples that rocsteady_train.Loop trains at a time
-    device: str | None = None  # "cpu": no GPU is seen
+    device: str | None = None
     gpus: tuple[int, ...] | None = None  # that are seen, by their numbers
     variables: dict[str, str | None] = {}  # to set; None: to unset
     checkpoints_back: int = 0  # how many of the newest checkpoints are passed over

@@ -13,7 +13,7 @@ import math
 from collections.abc import Sequence
 
 from rocsteady.model import Risk
-from rocsteady.plan.values import Basis, Option, Plan
+from rocsteady.plan.values import CERTAIN, Basis, Option, Plan
 from rocsteady.wording import duration, money, plural, rough_duration
 
 SURE = 0.9  # a chance that counts as "in time"
@@ -25,7 +25,6 @@ FAR = 1e9  # seconds: later than any end
 A_CHANCE = 0.05  # less is none
 RECOMMENDED, BEST_ESTIMATE = "Recommended", "Best estimate"
 MANY = 10  # restarts; from here on a plan says how many there will be
-CERTAIN = 0.995
 WORTH_A_WORD = 1.1  # times as long
 TIME_FOR_TRIALS = "trials take at most --within and a tenth of the job"
 NO_COMPARISON = 10.0  # times as long: mostly the time to set it up

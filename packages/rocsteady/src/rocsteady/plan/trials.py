@@ -13,7 +13,7 @@ from enum import Enum
 from itertools import pairwise
 from pathlib import Path
 from statistics import fmean
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 from msgspec.structs import replace
 
@@ -482,7 +482,7 @@ class Trials:
         self.changes: tuple[str, ...] | None = ()  # of the user's folder, as found at the end
         self._trial: Measurement | None = None  # the last one
 
-    def __enter__(self) -> Trials:  # noqa: PYI034 - Self is of Python 3.11
+    def __enter__(self) -> Self:
         """Make a place for them. What an earlier one was doing when the machine died is kept."""
         look_back(self.folder, self._memory)
         make_root(

@@ -13,6 +13,7 @@ from rocsteady.model import Risk, Strategy, Value
 from rocsteady.run.options import StopRule
 
 PLAN_VERSION = 1
+CERTAIN = 0.995  # no forecast is surer than this
 
 
 class Basis(Enum):

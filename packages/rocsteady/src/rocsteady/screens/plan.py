@@ -11,7 +11,7 @@ from pathlib import Path, PureWindowsPath
 from urllib.parse import urlsplit
 
 from rocsteady.colours import BOLD, DIM, GREEN, RED, YELLOW
-from rocsteady.plan.values import Basis, Finish, Limit, Option, Plan, Price
+from rocsteady.plan.values import CERTAIN, Basis, Finish, Limit, Option, Plan, Price
 from rocsteady.printable import printable
 from rocsteady.run.job import FILE
 from rocsteady.screens.screen import LEAST_LAST, NONE, Column, Page
@@ -259,7 +259,6 @@ def _warnings(plan: Plan, now: float) -> list[str]:
 TENTH, TEN = 0.0995, 9.995  # what is shown as 0.10 and 10.0 is no smaller
 FAST = 100  # steps per second; from here on digits after the point say little
 SLOWEST = 0.0001  # steps per second; below it the end says more
-CERTAIN = 0.995  # no forecast is surer than this
 BRIEF = 64  # characters of a reason on the first screen
 LABEL = 12  # columns
 

@@ -23,7 +23,7 @@ from rocsteady.store.values import SAVED_GAUGE, Bucket, DecisionRecord, Run, Run
 STRETCHES = 12  # of equal time, that the work so far is cut into
 FEWEST = 3  # stretches that say something
 ENOUGH = 10.0  # seconds of work
-UNSEEN = 0.06  # deviation of the pace from one hour to another, as planner/pace has it
+UNSEEN = 0.06  # deviation of the pace from one hour to another
 MINUTE, HOUR = 60.0, 3600.0  # seconds
 YOUNG, YOUNG_GRAIN = 600.0, 3.0  # seconds
 WIDE = 1.645  # standard deviations either side of the middle, for 90 %

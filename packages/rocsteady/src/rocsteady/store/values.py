@@ -169,7 +169,7 @@ class Bucket(Value, frozen=True, kw_only=True):
     quiet: float  # longest time without progress, in seconds
     seconds_in: dict[str, float]  # by phase
     seconds_as: dict[RunState, float]
-    gauges: dict[str, Gauge] = field(default_factory=dict)  # by name, as attempts/gauges.py has it
+    gauges: dict[str, Gauge] = field(default_factory=dict)  # by name: run/attempt/gauges.py
 
 
 class Sample(Value, frozen=True, kw_only=True):

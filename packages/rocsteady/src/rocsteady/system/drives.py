@@ -9,6 +9,7 @@ from pathlib import Path
 from rocsteady.system.parallel import run_all
 
 MOUNTS = Path("/proc/self/mounts")
+CLOCK_GRAIN = 0.02  # seconds; a file's time comes from a coarser clock than ours
 ANSWERS_WITHIN = timedelta(seconds=2)  # a path; a dead server never does
 
 

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from rocsteady_train.inside import wire
 
 from rocsteady.errors import RocsteadyError
-from rocsteady.model import Strategy
+from rocsteady.model import CPU, Strategy
 
 HIP, CUDA, ROCR = "HIP_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES"
 NONE = "-1"
@@ -32,7 +32,7 @@ def environment(
         variables[wire.MICRO_BATCH] = str(strategy.micro_batch)
     if strategy.compile is False:
         variables[NO_COMPILE] = "1"
-    if strategy.device == "cpu":
+    if strategy.device == CPU:
         variables |= {HIP: NONE, CUDA: NONE, ROCR: ""}
     elif strategy.gpus is not None:
         visible = ",".join(_among(_shown(left), gpu) for gpu in strategy.gpus)

@@ -14,7 +14,7 @@ from rocsteady.failures.symptoms import Symptoms
 from rocsteady.hangs.looking.kernel_log import concerning, read_kernel_log
 from rocsteady.hangs.looking.memory import shared_memory_is_full
 from rocsteady.hangs.values import trainers
-from rocsteady.model import Outcome
+from rocsteady.model import CPU, Outcome
 from rocsteady.run.attempt.attempt_end import AttemptEnd, without_stopped_line
 from rocsteady.run.context import AttemptContext, Services
 from rocsteady.system.gpu_users import held_by_others
@@ -22,7 +22,6 @@ from rocsteady.system.logfile import STAMP
 from rocsteady.system.parallel import run_all
 
 LOG_TAIL = 1024 * 1024  # bytes
-CPU = "cpu"  # a device
 OTHER_GPUS = ("/dev/nvidiactl", "/dev/dxg", "/dev/dri/renderD128")
 MAX_FOLDERS = 1000  # that are looked at for disks of their own
 DISKS_WITHIN = timedelta(seconds=1)

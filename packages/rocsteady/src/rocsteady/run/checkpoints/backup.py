@@ -9,13 +9,13 @@ from pathlib import Path
 
 from rocsteady.errors import RocsteadyError
 from rocsteady.model import Value
+from rocsteady.system.drives import CLOCK_GRAIN
 from rocsteady.system.real_path import real_path
 from rocsteady.wording import size as written_size
 
 MAX_FILES = 200_000  # looked at; more is not a folder of outputs
 SKIPPED_FOLDERS = {".git", ".rocsteady", "__pycache__", ".venv", "node_modules"}
 RESERVE = 1 << 30  # bytes that stay free
-CLOCK_GRAIN = 0.02  # seconds; a file's time comes from a coarser clock than ours
 _MODELS = ".ckpt .distcp .gguf .h5 .keras .onnx .pickle .pkl .pt .pth .safetensors"
 MODELS = frozenset(_MODELS.split())
 

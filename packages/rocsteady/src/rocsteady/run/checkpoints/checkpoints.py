@@ -44,12 +44,11 @@ from rocsteady.run.checkpoints.resume import (
 )
 from rocsteady.run.checkpoints.resume_detection import How, ResumeMethod, detect_resume
 from rocsteady.run.checkpoints.resume_trial import SavedMethod, save_method, saved_method
-from rocsteady.run.job.done_when import CLOCK_GRAIN
 from rocsteady.run.job.printed_epochs import last_epoch_printed
 from rocsteady.run.job.values import CHECKPOINT, Job, Resume
 from rocsteady.store.redaction import shown_command
 from rocsteady.store.values import Run
-from rocsteady.system.drives import mounts, responds
+from rocsteady.system.drives import CLOCK_GRAIN, mounts, responds
 from rocsteady.system.real_path import real_path
 
 MAX_OUTSIDE = 5  # folders outside of the run's own in which checkpoints are looked for

@@ -26,11 +26,12 @@ from rocsteady_train.untrusted_file import read_head
 
 from rocsteady.errors import RocsteadyError
 from rocsteady.model import Value
-from rocsteady.run.checkpoints.backup import CLOCK_GRAIN, written_files
+from rocsteady.run.checkpoints.backup import written_files
 from rocsteady.run.checkpoints.resume import unfinished
 from rocsteady.run.checkpoints.torch_file import pickles_in
 from rocsteady.run.job.done_when import POINTER, kind_of, pointed_to, what_is_wrong
 from rocsteady.system.atomic_file import write_whole
+from rocsteady.system.drives import CLOCK_GRAIN
 
 LENGTH = struct.Struct("<Q")  # of the header of a safetensors file
 PICKLE_LIMIT = 64 << 20  # bytes that are searched

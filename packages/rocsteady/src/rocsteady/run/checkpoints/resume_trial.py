@@ -23,11 +23,12 @@ from rocsteady.errors import RocsteadyError
 from rocsteady.hangs.heartbeat_pages import CheckpointRead
 from rocsteady.hangs.values import Heartbeat
 from rocsteady.model import Value
-from rocsteady.run.checkpoints.backup import CLOCK_GRAIN, RESERVE, written_files
+from rocsteady.run.checkpoints.backup import RESERVE, written_files
 from rocsteady.run.checkpoints.own_checkpoints import is_checkpoint_file
 from rocsteady.run.checkpoints.resume import NANOSECONDS
 from rocsteady.run.checkpoints.resume_detection import ResumeMethod
 from rocsteady.system.atomic_file import write_whole
+from rocsteady.system.drives import CLOCK_GRAIN
 from rocsteady.wording import size as written_size
 
 COPIES = "before-resume"  # in the records of the run; there only while the way is not proven

@@ -21,9 +21,9 @@ from rocsteady_train.untrusted_file import open_regular, read_head
 from rocsteady.model import Value
 from rocsteady.run.job.metric_goals import NotFoundError, number_of, reached
 from rocsteady.run.job.values import DoneWhen, FileKind, Job, WantedFile
+from rocsteady.system.drives import CLOCK_GRAIN
 from rocsteady.system.logfile import STAMP
 
-CLOCK_GRAIN = 0.02  # seconds; a file's time comes from a coarser clock than ours
 MATCHES_LIMIT = 100_000
 LOG_CHUNK = 1024 * 1024  # bytes
 HASH_LIMIT = 16 * 1024 * 1024 * 1024  # bytes of a checkpoint of ours; of larger ones the sizes

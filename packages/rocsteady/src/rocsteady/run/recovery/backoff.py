@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from rocsteady.doctor.knowledge.failures import load_failures
 from rocsteady.model import Failure, FailureKind, Value
 from rocsteady.store.redaction import hide_secrets
-from rocsteady.system.drives import ANSWERS_WITHIN, mounts
+from rocsteady.system.drives import ANSWERS_WITHIN, CLOCK_GRAIN, mounts
 from rocsteady.system.parallel import run_all
 
 FIRST_WAIT, LONGEST_WAIT = timedelta(seconds=5), timedelta(minutes=10)
@@ -29,7 +29,6 @@ IN_ALLOCATION = timedelta(minutes=20)  # whose GPUs are idle meanwhile
 SCHEDULERS = ("SLURM_JOB_ID", "KUBERNETES_SERVICE_HOST", "PBS_JOBID", "LSB_JOBID")
 ROOM = 64 << 20  # bytes that must be free again at least
 MAX_ENTRIES = 10_000  # of a folder that are looked at
-CLOCK_GRAIN = 0.02  # seconds; a file's time comes from a coarser clock than ours
 INTENDED = (FailureKind.INTERRUPTED, FailureKind.SCRIPT_EXIT)
 _MISSING = re.compile(
     r"\[Errno 2\] No such file or directory: (?P<quote>['\"])(?P<path>.+?)(?P=quote)"

@@ -15,7 +15,7 @@ from rocsteady.doctor.knowledge.failures import Component
 from rocsteady.exit_codes import INTERRUPTED, PERSON_NEEDED, RETRY
 from rocsteady.failures.ladder import RemedyChoice, choose_remedy
 from rocsteady.failures.situation import Situation
-from rocsteady.model import FailureKind, Next, Outcome, Strategy, Value
+from rocsteady.model import CPU, FailureKind, Next, Outcome, Strategy, Value
 from rocsteady.run.attempt.attempt_end import AttemptEnd
 from rocsteady.run.options import Fallback, RunOptions
 
@@ -59,7 +59,6 @@ class StartPoints:
         return len(self._made)
 
 
-CPU = "cpu"  # as a device
 # Ends of which the exit code is the script's own, whatever was tried before.
 THE_SCRIPTS_OWN = (FailureKind.SCRIPT_ERROR, FailureKind.SCRIPT_EXIT, FailureKind.INTERRUPTED)
 BY_SIGNAL = 128

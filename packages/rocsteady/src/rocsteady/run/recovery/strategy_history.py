@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable
-from datetime import timedelta
 from functools import cache, cached_property
 from pathlib import Path
 
@@ -29,6 +28,7 @@ from rocsteady.hangs.looking.kernel_log import read_kernel_log
 from rocsteady.model import Certainty, Failure, FailureKind, Fingerprint, Outcome, Strategy
 from rocsteady.run.attempt.attempt_end import AttemptEnd, is_failure
 from rocsteady.run.attempt.progress import ProgressCounts
+from rocsteady.run.attempt.symptoms import KERNEL_WITHIN
 from rocsteady.run.context import Services
 from rocsteady.run.options import Fallback, RunOptions
 from rocsteady.run.recovery.recovery import is_as_deadly, propose
@@ -36,8 +36,6 @@ from rocsteady.store.forecast import fell_after
 from rocsteady.store.identity import script_fingerprint
 from rocsteady.store.machine_history import Memory
 from rocsteady.store.values import AttemptRecord, Deadly, Helped, NamedFailure, Run, RunRecord
-
-KERNEL_WITHIN = timedelta(seconds=2)
 
 
 class StrategyHistory:
