@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import time
+
 import msgspec
 
 from rocsteady.hangs.judgment.verdict import Verdict
 from rocsteady.hangs.output import Progress, take_apart
 from rocsteady.hangs.values import Heartbeat
 from rocsteady.model import RunState
-from rocsteady.run.attempt.progress import AttemptProgress, RankRestarts
+from rocsteady.run.attempt.progress import AttemptProgress, RankRestarts, StepTimes
 
 HEALTHY = Verdict(condition=RunState.HEALTHY, why="", quiet=0.0)
 
@@ -63,6 +65,17 @@ def test_the_first_step_is_the_first_after_the_one_it_went_on_from() -> None:
 
     assert (before, made.first_step) == (None, 1201)
     assert (sample.step, sample.total) == (1201, 2000)
+
+
+def test_a_look_that_comes_late_does_not_put_a_checkpoint_before_its_step() -> None:
+    step_times = StepTimes()
+    made = AttemptProgress(lambda: None, None, step_times=step_times)
+    now, mono = time.time(), time.monotonic()
+    for step, ago in ((20, 9.0), (34, 5.0)):
+        made.heartbeats = (msgspec.structs.replace(beat(step), last_step=mono - ago),)
+        made.seen(mono, HEALTHY)
+
+    assert step_times.step_at(now - 6.0) == (20, 34)
 
 
 def test_where_the_job_names_a_pattern_it_is_the_count_of_work() -> None:

@@ -330,6 +330,13 @@ class AttemptProgress:
         """From the first step to the last."""
         return self._worked[1] - self._worked[0] if self._worked else 0.0
 
+    def _stepped_at(self) -> float:
+        """Return when the last step was made, by the clock; who looks may be late."""
+        now, mono = time.time(), time.monotonic()
+        furthest = max(self._counting, key=lambda beat: beat.base + beat.step, default=None)
+        made = furthest and furthest.last_step
+        return now - max(0.0, mono - made) if made else now
+
     @property
     def wrote_checkpoint(self) -> bool:
         """Return whether it wrote one, or may have: who has no page cannot be seen to."""
@@ -349,7 +356,7 @@ class AttemptProgress:
             self._first = step
         if step != self._step:
             self._step = step
-            self._step_times.add(time.time(), step)
+            self._step_times.add(self._stepped_at(), step)
         self._see_work(now, step)
         return Sample(
             at=time.time(),
