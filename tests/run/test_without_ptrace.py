@@ -21,7 +21,6 @@ pytestmark = pytest.mark.slow
 VICTIMS = Path(__file__).parents[1] / "victims"
 STEPS = 30
 LEFT_ALONE = 60.0  # seconds
-SAID = r"no stacks could be read \(ptrace is not permitted\)"
 
 
 def start(runs: SideBySide, python: str, *options: str) -> subprocess.Popen[str]:
@@ -51,7 +50,7 @@ def test_a_hang_that_nobody_may_look_into(tmp_path: Path, torch_python: str) -> 
             _, said = ended.communicate(timeout=150)
             assert ended.returncode == 76, said
             for verdict in ("slow", "hung"):
-                assert re.search(rf"{verdict}: no step for \d+ s[^;]*; {SAID}", said), said
+                assert re.search(rf"^rocsteady: {verdict} ", said, re.MULTILINE), said
             _check_evidence(short)
 
             line = usual.story()
@@ -61,16 +60,16 @@ def test_a_hang_that_nobody_may_look_into(tmp_path: Path, torch_python: str) -> 
         finally:
             left_alone.send_signal(signal.SIGTERM)
             _, said = left_alone.communicate(timeout=30)
-    assert re.search(SAID, said)
+    assert re.search(r"^rocsteady: slow ", said, re.MULTILINE), said
     assert "hung" not in said
     assert left_behind(usual.name) + left_behind(short.name) == []
 
 
 def _check_evidence(runs: SideBySide) -> None:
-    """All but stacks by tracing is there; the stack is the one that the process itself wrote."""
+    """All but stacks is there; nor is the process asked for them, in a call that nobody may see."""
     folder = runs.folder / ".rocsteady" / "runs" / runs.name / "incident-1"
     assert (folder / "stacks.txt").read_text().startswith("No stacks: ptrace is not permitted")
-    assert "in fused_backward" in (folder / "own-stacks.txt").read_text()
+    assert not (folder / "own-stacks.txt").exists()
     (beat,) = json.loads((folder / "pages.json").read_text())["heartbeats"]
     assert (beat["step"], beat["phase"]) == (STEPS + 1, "backward")
     assert "step 30" in (folder / "log-tail.txt").read_text()

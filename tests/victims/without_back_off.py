@@ -11,5 +11,5 @@ from rocsteady.cli.main import main
 from rocsteady.run.options import Timing
 
 if __name__ == "__main__":
-    hurry(run, Timing(quick_crash=timedelta(0)))
+    hurry(run, Timing(quick_crash=timedelta(0), back_off=timedelta(0)))
     main()

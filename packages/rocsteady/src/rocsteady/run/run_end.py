@@ -158,8 +158,8 @@ class RunEnd:
 
     def _lost(self) -> float:
         """Return the seconds that failures have cost, as the report has them."""
-        self._journal.flush()
         with contextlib.suppress(RocsteadyError):
+            self._journal.flush()
             return self._journal.story(self._run.name).seconds_lost
         return 0.0
 
