@@ -99,7 +99,7 @@ def accepted(project: Project, *words: str) -> Job:
 def planned(project: Project) -> None:
     """Make a plan from the job file alone; all of the steps that it counts are to be made."""
     before = without_file(project.folder)
-    made = project.say("plan", "--json", "--trial", "1s", "--within", "16s", within=120)
+    made = project.say("plan", "--json", "--trial", "1s", "--within", "60s", within=180)
     assert made.code == 0, made.err
     assert without_file(project.folder) == before
     plan = json.loads(made.out)

@@ -399,7 +399,7 @@ def test_a_torch_script_that_fails_under_a_variable_is_planned_without_it(
     )
     project.environment["PYTORCH_NO_HIP_MEMORY_CACHING"] = "1"
 
-    plan = planned(project, "--trial", "1s", "--within", "40s")
+    plan = planned(project, "--trial", "1s", "--within", "3m")
     ended = project.run("--plan", "1")
 
     first = plan["options"][0]
