@@ -18,20 +18,22 @@ for step in range(1, 16):
     print(f"step {step}/15", flush=True)
     time.sleep(0.1)
 """
-# One of those who look at each sample of a run fails, another one counts them.
+# One of those who look at a run fails, another one counts the samples.
 FAULTY = """
 from rocsteady.cli.main import main
+from rocsteady.run.loop import Supervisor
 from rocsteady.run.recovery.option_stop import OptionStop
 from rocsteady.run.telling.deadline_monitor import DeadlineMonitor
 
-def fails(self, sample):
-    raise ValueError("of the forecast")
+def fails(self, seen):
+    raise ValueError("of one watcher")
 
 def counts(self, sample):
     with open("samples", "a") as stream:
         stream.write("x")
 
-DeadlineMonitor.seen, OptionStop.seen = fails, counts
+OptionStop.seen = counts
+{faulty} = fails
 main()
 """
 
@@ -75,11 +77,12 @@ def test_a_watcher_that_fails_is_dropped_alone_and_named() -> None:
 
 @pytest.mark.slow
 @pytest.mark.ci
-def test_a_fault_in_the_forecast_of_a_run_leaves_the_stop_rules(tmp_path: Path) -> None:
+@pytest.mark.parametrize("faulty", ["DeadlineMonitor.seen", "Supervisor._leaves"])
+def test_a_fault_in_one_watcher_of_a_run_leaves_the_others(faulty: str, tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(SCRIPT)
     run = ["run", "--", sys.executable, "train.py"]
     ended = subprocess.run(
-        [sys.executable, "-c", FAULTY, *run],
+        [sys.executable, "-c", FAULTY.format(faulty=faulty), *run],
         cwd=tmp_path,
         env={**os.environ, "HOME": str(tmp_path)},
         stdin=subprocess.DEVNULL,
@@ -90,5 +93,5 @@ def test_a_fault_in_the_forecast_of_a_run_leaves_the_stop_rules(tmp_path: Path) 
     )
 
     assert ended.returncode == 0, ended.stderr
-    assert ended.stderr.count("ValueError: of the forecast") == 1
+    assert ended.stderr.count("ValueError: of one watcher") == 1
     assert len((tmp_path / "samples").read_text()) >= 3

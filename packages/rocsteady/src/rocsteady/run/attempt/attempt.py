@@ -96,6 +96,7 @@ class Attempt:
         self._context, self._options, self._services = context, options, services
         self._on_sample, self._on_resumes = on_sample, on_resumes
         self._trial, self._leaves = trial, leaves
+        self._leaving = ""  # why the option is left now
         self._announcer, self._timing = services.announcer, options.timing
         self._patience = options.patience
         total = context.spec.job.total or Total()
@@ -153,6 +154,7 @@ class Attempt:
                 ),
                 "messages about the loss": lambda now: messages.loss(now.heartbeats, before),
                 "messages about saves": lambda now: messages.saves(now.heartbeats),
+                "the time limit of its option": lambda _: self._judge_option(),
             },
         )
 
@@ -261,8 +263,8 @@ class Attempt:
             return None
         try:
             verdict = self._tick(child, alive=alive)
-            if alive and (why := self._leaves(time.time())):
-                self._announcer.say(f"leaving this option: {why}.")
+            if alive and self._leaving:
+                self._announcer.say(f"leaving this option: {self._leaving}.")
                 return self._stopped(child, self._timing.stopping, Outcome.LEFT)
             return self._act(child, verdict) if alive else None
         except RocsteadyError as error:
@@ -319,6 +321,9 @@ class Attempt:
                 Moment(now, verdict, progress.step, progress.heartbeats, tree, inspected)
             )
         return verdict
+
+    def _judge_option(self) -> None:
+        self._leaving = self._leaves(time.time())
 
     def _find_place_in_job(self) -> None:
         """Find out, at the first step, from which step of the job a script resumed by itself."""
