@@ -82,13 +82,6 @@ def commands(course: Course, python: str, nvrx: str | None) -> dict[str, list[st
         "rocsteady run, job file": rocsteady,
         "rocsteady run, no job file": [*rocsteady, "--", *resuming],
         "rocsteady_train.Loop, defaults": [*rocsteady, "--", *course.script(python, "loop")],
-        "rocsteady run --standby": [*rocsteady, "--standby", "--", *resuming],
-        "rocsteady_train.Loop, --standby": [
-            *rocsteady,
-            "--standby",
-            "--",
-            *course.script(python, "loop"),
-        ],
     }
     if nvrx is not None:
         found["nvidia-resiliency-ext"] = [

@@ -57,7 +57,6 @@ SURFACE = {
         "--yes",
         "command",
         "--also",
-        "--standby",
     },
     "plan": {
         "--again",

@@ -115,8 +115,8 @@ def test_the_terminal_of_an_attempt_from_a_standby_is_the_same(runs: SideBySide)
 
     (runs.folder / "crashes").write_text("0")
     bare = on_a_terminal(command, runs, b"Ada\n", rows=51, columns=173)
-    (runs.folder / "crashes").write_text("1")
-    watching = runs.watching("--standby", "--resume", "never", "--max-attempts", "2")
+    (runs.folder / "crashes").write_text("4")
+    watching = runs.watching("--resume", "never", "--max-attempts", "5")
     code, screen = on_a_terminal([*watching, *command], runs, b"Ada\n", rows=51, columns=173)
 
     assert (code, without_ours(screen)) == bare

@@ -1,35 +1,35 @@
-"""A process that waits for its turn ends, prints and finds its world as one started just now."""
+"""When a run keeps a standby, and that it ends, prints and finds its world as any attempt does."""
 
 from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 import time
-import xml.dom
 from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
 
 if sys.platform != "linux":
     pytest.skip("a standby is of Linux", allow_module_level=True)
 
-from process_facts import ENDS, FACTS, SAYS, WORDS
+from process_facts import ENDS, FACTS, WORDS
+from sample_run import bucket, record
 from side_by_side import Ended, SideBySide, as_a_shell, left_behind
-from standbys import CRASHES, Standbys
 from torch_stand_in import stand_in_torch
 
 from rocsteady.run.attempt.injection import Injection, inject, remove
 from rocsteady.run.engines.standby import (
+    IMPORTS,
     ORDER,
     TURN,
     changes,
+    is_plain,
     lacks_memory,
-    moved_ahead,
-    on_battery,
-    shadows,
+    pays,
+    shadowing,
 )
 from rocsteady.system.child import Start, WaitingCommand
 from rocsteady.system.child_end import TerminalUse
@@ -37,13 +37,49 @@ from rocsteady.system.child_end import TerminalUse
 PYTHON = sys.executable
 WITHIN = 60.0  # seconds
 OUTPUT = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
-AHEAD = "decimal"  # is imported ahead, for torch is not in this environment
-ASK = f"""
-import importlib.util, json, sys
-asked = (*sys.meta_path, *sys.path_hooks)
-finders = [getattr(finder, "__name__", type(finder).__name__) for finder in asked]
-print(json.dumps([finders, importlib.util.find_spec("{AHEAD}").origin]))
-"""
+
+
+@pytest.mark.parametrize(
+    ("failures", "restart", "now", "expected"),
+    [
+        (3, 20.0, 1600.0, True),  # 3 restarts of 20 s in 10 min
+        (2, 20.0, 1600.0, False),
+        (3, 19.0, 1600.0, False),
+        (3, 20.0, 2000.0, False),
+        (9, 0.0, 1600.0, False),
+    ],
+)
+def test_it_pays_after_three_failures_if_restarts_took_a_tenth_of_the_time(
+    failures: int, restart: float, now: float, *, expected: bool
+) -> None:
+    ran = record()
+    first, second = ran.attempts
+    ran = msgspec.structs.replace(
+        ran,
+        failures=ran.failures * failures,
+        attempts=(
+            first,
+            *(
+                msgspec.structs.replace(second, number=number, started=1100.0 * number)
+                for number in (2, 3, 4, 5)
+            ),
+        ),
+        progress=(
+            bucket(1, 1),
+            *(bucket(number, 9, first_progress=1100.0 * number + restart) for number in (2, 3, 4)),
+            bucket(3, 10),  # not the first of this attempt
+            bucket(5, 11, first_progress=None),
+        ),
+    )
+
+    assert pays(ran, now + 0.5 * (not expected) - 0.5 * expected) is expected
+
+
+def test_a_plain_command_is_a_python_and_a_script() -> None:
+    assert is_plain(("/usr/bin/python3.11", "train.py", "--lr", "1"))
+    for words in ("python", "python -m train", "python -c 1.py", "python -u train.py",
+                  "torchrun train.py", "python folder", "sh -c train.py"):  # fmt: skip
+        assert not is_plain(words.split())
 
 
 class Waiting:
@@ -51,25 +87,26 @@ class Waiting:
 
     def __init__(self, runs: SideBySide) -> None:
         self.runs, self.name = runs, f"sb-{os.getpid()}-{time.monotonic_ns()}"
-        finders, origin = json.loads(runs.bare(PYTHON, "-c", ASK).out)
-        self.order = {"imports": {AHEAD: origin}, "finders": finders}
-        self.injection: Injection = inject(f"{self.name}-1", {}, "test")
+        runs.environment["PYTHONPATH"] = stand_in_torch(runs)
+        self.injection: Injection = inject(f"{self.name}-1-standby", {}, "test")
+        self.next: Injection = inject(f"{self.name}-1", {}, "test")
         self.process: WaitingCommand | None = None
         self.opened: tuple[int, ...] = ()
 
-    def start(self, *command: str, **more: str) -> WaitingCommand:
-        turn = self.injection.site / TURN
-        os.mkfifo(turn)
-        order = {**self.order, "turn": str(turn), "command": command}
-        (self.injection.site / ORDER).write_text(json.dumps(order))
+    def environment(self, injection: Injection, **more: str) -> dict[str, str]:
         existing = {**self.runs.environment, **more}
-        added = self.injection.environment(existing, run_id=f"{self.name}-1", supervisor=1)
+        run_id = f"{self.name}-1"
+        return existing | injection.environment(existing, run_id=run_id, supervisor=1)
+
+    def start(self, *command: str, **more: str) -> WaitingCommand:
+        os.mkfifo(self.injection.site / TURN)
+        (self.injection.site / ORDER).touch()
         out, err = (os.open(self.runs.folder.parent / name, OUTPUT) for name in ("out", "err"))
         given, ours = os.pipe()
         os.close(ours)
         self.begun = Start(
             command=command,
-            environment={**existing, **added},
+            environment=self.environment(self.injection, **more),
             folder=self.runs.folder,
             run_id=f"{self.name}-1",
             log=self.runs.folder.parent / "log",
@@ -91,13 +128,16 @@ class Waiting:
             time.sleep(0.01)
         raise TimeoutError
 
-    def let_go(self, *command: str, **changed: str | None) -> Ended:
+    def let_go(self, *arguments: str, **changed: str | None) -> Ended:
         """Give it its turn, and return its end."""
         assert self.process is not None
+        new = changes(self.begun.environment, self.environment(self.next))
+        places = {name: new[name] for name in ("PYTHONPATH", "ROCSTEADY_PAGES")}
         turn = os.open(self.injection.site / TURN, os.O_WRONLY | os.O_NONBLOCK)
         child = self.process.watched(self.begun)
         self.process = None
-        os.write(turn, json.dumps({"command": command, "environment": changed}).encode())
+        order = {"arguments": arguments, "environment": {**places, **changed}}
+        os.write(turn, json.dumps(order).encode())
         os.close(turn)
         exited = child.wait(WITHIN)
         child.close()
@@ -106,12 +146,21 @@ class Waiting:
         out, err = ((self.runs.folder.parent / name).read_bytes() for name in ("out", "err"))
         return Ended(as_a_shell(code), out, err)
 
+    def recorded(self, *command: str) -> str:
+        """Return what an attempt leaves that rules a standby out."""
+        (self.injection.site / IMPORTS).touch()
+        ended = self.runs.bare(*command, stdin=b"", **self.environment(self.injection))
+        reports = [*self.injection.pages.glob("*.imports")]
+        assert len(reports) == 1, ended
+        return str(json.loads(reports[0].read_text())["against"])
+
     def end(self) -> None:
         if self.process is not None:
             self.process.end()
         for descriptor in self.opened:
             os.close(descriptor)
         remove(self.injection.pages.parent)
+        remove(self.next.pages.parent)
         assert left_behind(self.name) == []
 
 
@@ -122,21 +171,23 @@ def waiting(tmp_path: Path) -> Iterator[Waiting]:
     made.end()
 
 
-def both(waiting: Waiting, *command: str, **more: str) -> Ended:
+def both(waiting: Waiting, script: str, *arguments: str) -> Ended:
     """Run it bare, and from a standby; it must come to the same."""
-    bare = waiting.runs.bare(*command, stdin=b"", **more)
-    waiting.start(*command, **more)
-    assert waiting.ready() is not None
-    ended = waiting.let_go(*command)
+    bare = waiting.runs.bare(PYTHON, script, *arguments, stdin=b"")
+    waiting.start(PYTHON, script, "arguments", "of before")
+    report = waiting.ready()
+    assert report is not None
+    assert report["against"] == ""
+    ended = waiting.let_go(*arguments)
     assert ended == bare
     return ended
 
 
-@pytest.mark.parametrize("how", [how for how in ENDS if how != "by SIGSEGV"])
+@pytest.mark.parametrize("how", ["by an exception", "by sys.exit", "by SIGKILL"])
 def test_ends_as_one_started_just_now(waiting: Waiting, how: str) -> None:
     text, code = ENDS[how]
 
-    assert both(waiting, PYTHON, waiting.runs.script(text)).code == code
+    assert both(waiting, waiting.runs.script(f"import torch\n{text}")).code == code
 
 
 def test_every_fact_is_the_same_but_for_modules(waiting: Waiting) -> None:
@@ -145,11 +196,11 @@ def test_every_fact_is_the_same_but_for_modules(waiting: Waiting) -> None:
 
     waiting.start(*command, PYTHONHASHSEED="0", MINE="1")
     waiting.ready()
-    found = json.loads(waiting.let_go(*command).out)
+    found = json.loads(waiting.let_go(*WORDS).out)
 
     added = set(found.pop("modules")) - set(bare.pop("modules"))
-    assert AHEAD not in added
-    assert not {name for name in added if name.startswith("sitecustomize")}
+    assert not {name for name in added if name.startswith(("torch", "sitecustomize"))}
+    bare["environment"].pop("PYTHONPATH")  # ours comes before theirs
     assert found.pop("environment").items() >= bare.pop("environment").items()
     for facts in (found, bare):  # a test may itself have been handed some
         facts["descriptors"] = {n: kind for n, kind in facts["descriptors"].items() if int(n) < 9}
@@ -157,64 +208,20 @@ def test_every_fact_is_the_same_but_for_modules(waiting: Waiting) -> None:
     assert bare["argv"][1:] == WORDS
 
 
-@pytest.mark.parametrize(
-    "how",
-    [
-        ("train.py", "a"),
-        ("-m", "train", "--", "a"),
-        ("-m", "package", "a"),
-        ("-m", "package.inner", "--name", "x"),
-        ("-c", "import sys; print(sys.argv, sys.path, __name__)", "a b", "--", ""),
-        ("-u", "-X", "dev", "-W", "error", "-O", "train.py"),
-        ("folder",),
-    ],
-    ids=" ".join,
-)
-def test_a_program_is_itself_however_it_is_named(waiting: Waiting, how: tuple[str, ...]) -> None:
-    for name in ("train.py", "package/__main__.py", "package/inner.py", "folder/__main__.py"):
-        waiting.runs.script(SAYS, name)
-    waiting.runs.script("", "package/__init__.py")
-
-    assert both(waiting, PYTHON, *how).code == 0
-
-
-@pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
-def test_children_of_multiprocessing_find_the_same(waiting: Waiting, method: str) -> None:
-    script = waiting.runs.script(f"""
-        import multiprocessing, pickle, sys
-        class Mine:
-            pass
-        def work(queue, value, thing):
-            queue.put((value, sys.argv, __name__, type(thing).__module__))
-            sys.exit(value)
-        if __name__ == "__main__":
-            print(pickle.loads(pickle.dumps(Mine())).__class__, pickle.dumps(Mine()))
-            context = multiprocessing.get_context({method!r})
-            queue = context.Queue()
-            children = [context.Process(target=work, args=(queue, n, Mine())) for n in range(2)]
-            for child in children: child.start()
-            print(sorted(queue.get() for _ in children))
-            for child in children: child.join()
-            print([child.exitcode for child in children])
-    """)
-
-    assert both(waiting, PYTHON, script, "--lr", "0.1").out.endswith(b"[0, 1]\n")
-
-
-def test_tracebacks_warnings_and_exit_handlers_are_the_same(waiting: Waiting) -> None:
-    waiting.runs.script("def fail():\n    import nothing_of_the_kind", "mine.py")
+def test_the_script_finds_torch_as_if_it_were_imported_now(waiting: Waiting) -> None:
     script = waiting.runs.script("""
-        import atexit, decimal, sys, warnings
+        import atexit, importlib.util, sys, warnings
         atexit.register(print, "at the end")
-        print(warnings.filters, decimal.__spec__.origin, vars(decimal.__loader__))
-        print(decimal is sys.modules["decimal"])
+        print(sys.argv, "torch" in sys.modules, importlib.util.find_spec("torch").origin)
+        from torch.optim import optimizer
+        import torch
+        print(torch.optim.optimizer is optimizer, torch.__spec__.origin, vars(torch.__loader__))
+        print([type(finder).__name__ for finder in sys.meta_path if "Held" in str(finder)])
         warnings.warn("mine")
-        import mine
-        try: 1 / 0
-        except ZeroDivisionError as error: mine.fail()
+        import nothing_of_the_kind
     """)
 
-    ended = both(waiting, PYTHON, script)
+    ended = both(waiting, script, "a b", "--lr")
 
     assert (ended.code, ended.out.splitlines()[-1]) == (1, b"at the end")
 
@@ -227,20 +234,29 @@ def test_it_is_not_at_its_script_before_its_turn_and_reads_it_then(waiting: Wait
     assert not (waiting.runs.folder / "ran").exists()
 
     waiting.runs.script("import sys, os; print(sys.argv[1:], os.environ['A'], 'B' in os.environ)")
-    ended = waiting.let_go(PYTHON, script, "--resume", "x y", A="1", B=None)
+    ended = waiting.let_go("--resume", "x y", A="1")
 
     assert (ended.code, ended.out) == (0, b"['--resume', 'x y'] 1 False\n")
 
 
-@pytest.mark.parametrize("fault", ["missing", "other", "finders", "turn"])
-def test_whatever_is_wrong_the_script_is_not_run(waiting: Waiting, fault: str) -> None:
+@pytest.mark.parametrize(
+    ("fault", "why"),
+    [
+        ("raise ValueError", ""),
+        ("import os; os.environ['BY_IT'] = '1'", "changes what other imports see"),
+        ("import sys; sys.path.append('x')", "changes what other imports see"),
+        ("import os; os.open('/dev/zero', os.O_RDONLY)", "/dev/zero"),
+        ("turn", ""),
+    ],
+)
+def test_whatever_is_wrong_the_script_is_not_run(waiting: Waiting, fault: str, why: str) -> None:
     script = waiting.runs.script("open('ran', 'w')")
-    if fault in ("missing", "other"):
-        waiting.order["imports"] = {"nothing_of_the_kind" if fault == "missing" else AHEAD: "x"}
-    elif fault == "finders":
-        waiting.order["finders"] = []
+    if fault != "turn":
+        waiting.runs.script(fault, "theirs/torch/__init__.py")
+    ours = waiting.injection.site / "_rocsteady_inside/standby.py"
+    ours.write_text(ours.read_text().replace('"/dev/kfd"', '"/dev/zero"'))  # there is none here
     process = waiting.start(PYTHON, script)
-    waiting.ready()
+    report = waiting.ready()
     if fault == "turn":
         turn = os.open(waiting.injection.site / TURN, os.O_WRONLY)
         os.write(turn, b"no JSON")
@@ -253,140 +269,62 @@ def test_whatever_is_wrong_the_script_is_not_run(waiting: Waiting, fault: str) -
     process.end()
     waiting.process = None
 
+    assert why in str(report and report["against"])
     assert not (waiting.runs.folder / "ran").exists()
 
 
-def test_an_import_that_opens_a_device_ends_it(waiting: Waiting) -> None:
-    script = waiting.runs.script("open('ran', 'w')")
-    opens = waiting.runs.script("kept = open('/dev/zero')", "theirs/opens.py")
-    waiting.order["imports"] = {"opens": opens}
-    ours = waiting.injection.site / "_rocsteady_inside/standby.py"
-    ours.write_text(ours.read_text().replace('"/dev/kfd"', '"/dev/zero"'))  # there is none here
+@pytest.mark.parametrize(
+    ("text", "against"),
+    [
+        ("import json, logging, numbers, random; random.seed(0); print(1)", ""),
+        ("import os; os.environ['OMP_NUM_THREADS'] = '1'", "sets a variable"),
+        ("import warnings; warnings.simplefilter('ignore')", "filters warnings"),
+        ("import warnings; warnings.resetwarnings()", "filters warnings"),
+        ("import sys; sys.setprofile(lambda *_: None)", "is debugged or profiled"),
+        (
+            "import os; os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})",
+            "chooses its processors",
+        ),
+        (
+            "import sys; sys.setdlopenflags(sys.getdlopenflags() | 256)",
+            "chooses how libraries are loaded",
+        ),
+        ("import os, time; os.fork() or (time.sleep(9), os._exit(0))", "starts other processes"),
+        ("import sys; sys.modules['triton'] = None", "puts a module in place"),
+        ("import builtins; f = __import__; builtins.__import__ = lambda *a: f(*a)",
+         "has an import of its own"),
+        ("import logging.config", "configures logging"),
+        ("import io, sys; sys.stderr = io.StringIO()", "replaces its output"),
+    ],
+)  # fmt: skip
+def test_what_a_script_does_before_torch_rules_it_out(
+    waiting: Waiting, text: str, against: str
+) -> None:
+    if against == "chooses its processors" and len(os.sched_getaffinity(0)) == 1:
+        pytest.skip("there is only one processor")
 
-    process = waiting.start(PYTHON, script, PYTHONPATH=str(waiting.runs.folder / "theirs"))
-    report = waiting.ready()
-
-    assert report is not None
-    assert "/dev/zero" in str(report["against"])
-    process.end()
-    waiting.process = None
-    assert not (waiting.runs.folder / "ran").exists()
-
-
-def test_whoever_imports_a_part_imports_the_whole(waiting: Waiting) -> None:
-    script = waiting.runs.script("""
-        import sys
-        print("xml.dom" in sys.modules, "xml.dom.domreg" in sys.modules)
-        from xml.dom.domreg import registered
-        print("xml.dom" in sys.modules, sys.modules["xml.dom"].domreg.registered is registered)
-    """)
-    waiting.order["imports"] = {"xml.dom": xml.dom.__file__}
-
-    assert both(waiting, PYTHON, script).code == 0
-
-
-def test_a_variable_that_an_import_sets_is_set_when_the_script_imports_it(waiting: Waiting) -> None:
-    script = waiting.runs.script("""
-        import os
-        print("BY_IT" in os.environ)
-        import sets
-        print(os.environ["BY_IT"])
-    """)
-    sets = waiting.runs.script("import os; os.environ['BY_IT'] = '1'", "theirs/sets.py")
-    waiting.order["imports"] = {"sets": sets}
-
-    both(waiting, PYTHON, script, PYTHONPATH=str(waiting.runs.folder / "theirs"))
+    assert waiting.recorded(PYTHON, waiting.runs.script(f"{text}\nimport torch")) == against
 
 
-def test_what_the_users_sitecustomize_imports_is_not_imported_ahead(waiting: Waiting) -> None:
-    script = waiting.runs.script("open('ran', 'w')")
-    waiting.runs.script(f"import {AHEAD}", "theirs/sitecustomize.py")
+def test_other_modules_of_the_same_names_rule_it_out(tmp_path: Path) -> None:
+    own = tmp_path / "own"
+    own.mkdir()
+    (own / "train.py").touch()
+    assert shadowing(tmp_path, ["own", "lib", "site"], ["lib", "site"], ["json"]) == ""
+    assert shadowing(tmp_path, ["lib", "site"], ["site", "lib"], []) != ""
+    (own / "json").mkdir()
+    assert str(own / "json") in shadowing(tmp_path, ["own", "lib"], ["lib"], ["json"])
+    assert str(own / "json") in shadowing(tmp_path, [str(own), "lib"], ["lib"], ["json"])
+    assert shadowing(tmp_path, ["own/train.py", "lib"], ["lib"], []) != ""  # an archive
+    assert shadowing(tmp_path, ["none", "lib"], ["lib"], ["json"]) == ""
 
-    process = waiting.start(PYTHON, script, PYTHONPATH=str(waiting.runs.folder / "theirs"))
-    report = waiting.ready()
 
-    assert report is not None
-    assert report["against"]
-    process.end()
-    waiting.process = None
-    assert not (waiting.runs.folder / "ran").exists()
-
-
-def test_what_differs_and_what_shadows(tmp_path: Path) -> None:
+def test_what_differs() -> None:
     assert changes({"a": "1", "b": "2"}, {"a": "1", "c": "3"}) == {"b": None, "c": "3"}
-    (tmp_path / "json").mkdir()
-    (tmp_path / "random.txt").touch()
-    assert shadows(tmp_path, ["json", "random"], []) == ""
-    assert shadows(tmp_path, [], ["json"]) == str(tmp_path / "json")
-    (tmp_path / "json" / "__init__.py").touch()
-    assert shadows(tmp_path, ["json"], []) == str(tmp_path / "json")
-    (tmp_path / "random.a").touch()
-    (tmp_path / "random.py").touch()
-    assert shadows(tmp_path, ["random"], []) == str(tmp_path / "random.py")
-    assert shadows(tmp_path / "random.py", ["x"], [])  # an archive has no folder to look at
-    assert shadows(tmp_path / "none", ["json"], []) == ""
 
 
-def test_folders_that_are_looked_at_earlier() -> None:
-    assert moved_ahead(["lib", "site"], ["script", "lib", "site", "more"]) == ["script", "more"]
-    assert moved_ahead(["lib", "site"], ["lib", "site"]) == []
-    assert moved_ahead(["lib", "site", "own"], ["own", "lib", "site", "own"]) == ["own"]
-
-
-def test_memory_and_battery(tmp_path: Path) -> None:
+def test_memory(tmp_path: Path) -> None:
     (tmp_path / "proc").mkdir()
     (tmp_path / "proc/meminfo").write_text("MemAvailable: 2000 kB\n")
     assert lacks_memory(1000 * 1024, tmp_path)
     assert not lacks_memory(600 * 1024, tmp_path)
-    assert not on_battery(tmp_path)
-    supply = tmp_path / "sys/class/power_supply/AC"
-    supply.mkdir(parents=True)
-    (supply / "type").write_text("Mains\n")
-    (supply / "online").write_text("0\n")
-    assert on_battery(tmp_path)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("launcher", [True, False])
-def test_a_command_that_trains_in_another_process_has_none(
-    tmp_path: Path, *, launcher: bool
-) -> None:
-    runs = SideBySide(tmp_path)
-    torch = stand_in_torch(runs)
-    runs.script("""
-        import time
-        from torch.optim import optimizer
-        for _ in range(150):
-            optimizer.step()
-            time.sleep(0.05)
-    """)
-    runs.script(
-        "import subprocess, sys, torch; subprocess.run([sys.executable, 'train.py'])", "l.py"
-    )
-    command = (PYTHON, "l.py" if launcher else "train.py")
-
-    with subprocess.Popen(
-        [*runs.watching("--standby"), *command],
-        cwd=runs.folder,
-        env={**runs.environment, "PYTHONPATH": torch},
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    ) as run:
-        started = False
-        while run.poll() is None:
-            standbys = Path("/dev/shm").glob(f"rocsteady-{runs.name}-*-2/pages/*.ready")
-            started = started or any(standbys)
-            time.sleep(0.1)
-
-    assert (run.returncode, started) == (0, not launcher)
-    assert left_behind(runs.name) == []
-
-
-@pytest.mark.slow
-def test_what_torch_itself_sets_does_not_rule_out_the_next_one(tmp_path: Path) -> None:
-    standbys = Standbys(tmp_path)
-    script = standbys.runs.script(f"{CRASHES}    crash_if_asked()")
-
-    ended = standbys.watched(PYTHON, script, crashes=2, PYTHONPATH=stand_in_torch(standbys.runs))
-
-    assert (ended.code, standbys.used) == (0, 2), standbys.notes

@@ -72,7 +72,7 @@ class KilledRun:
         environment = {**self.runs.environment, "PYTHONPATH": self.torch}
         with (self.runs.folder.parent / "log").open("ab") as log:
             return subprocess.Popen(
-                [*self.runs.rocsteady, "run", "--standby", "--yes", *options],
+                [*self.runs.rocsteady, "run", "--yes", *options],
                 cwd=self.runs.folder,
                 env=environment,
                 stdin=subprocess.DEVNULL,
@@ -147,6 +147,10 @@ class KilledRun:
 def test_whoever_is_killed_nothing_is_left_and_nothing_trains_twice(tmp_path: Path) -> None:
     run, chance = KilledRun(tmp_path), random.Random(SEED)  # noqa: S311 - nothing is guarded by it
     try:
+        for _ in range(3):
+            run.until(functools.partial(run.pids, "attempt"))
+            time.sleep(6.0)  # it has made steps by then
+            run.kill("attempt")
         turns, killed = iter(ROLES), 0
         while killed < KILLS:
             role = next(turns, "") or chance.choice(ROLES)

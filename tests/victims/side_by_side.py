@@ -68,6 +68,7 @@ class SideBySide:
         self.environment = {"PATH": "/usr/bin:/bin", "HOME": str(self.home), "LANG": "C.UTF-8"}
         self.said: list[str] = []  # by us, in the last watched run
         self.name = ""  # of the last watched run
+        self.within = WITHIN
 
     def script(self, text: str, name: str = "train.py") -> str:
         path = self.folder / name
@@ -121,7 +122,7 @@ class SideBySide:
             cwd=self.folder,
             capture_output=True,
             check=False,
-            timeout=WITHIN,
+            timeout=self.within,
         )
         return Ended(as_a_shell(done.returncode), done.stdout, done.stderr)
 

@@ -84,7 +84,6 @@ class Kind:
     files: dict[str, str] = field(default_factory=dict)
     used: bool = True
     real: bool = False  # it needs the real torch, and not only what imports for a second
-    before: tuple[str, ...] = ()  # words before the interpreter
     variables: dict[str, str] = field(default_factory=dict)
     stdin: bytes = b""
     codes: tuple[int, ...] = (0,)
@@ -101,12 +100,6 @@ def first(
     return Kind(f"    {text}\n    {edit}\n{TRAINED}    print(trained)\n    {then}\n", **more)
 
 
-def last(text: str, *codes: int) -> Kind:
-    """Make a kind of how a script ends."""
-    return Kind(f"{TRAINED}    print(trained, flush=True)\n    {text}\n", codes=codes)
-
-
-SHELL = ("sh", "-c", 'ulimit -n 300; ulimit -c 0; umask 077; exec 7</dev/null; exec "$0" "$@"')
 SPAWNED = """
     import multiprocessing, os, pickle, sys
     import torch
@@ -153,115 +146,29 @@ COMPILED = """
     loss.backward()
     print(loss.item(), torch._dynamo.utils.counters["stats"]["unique_graphs"])
 """
-STUB = "import sys, types; sys.modules['triton'] = types.ModuleType('triton')"
-STUBBED = STUB.replace("types.ModuleType('triton')", "None")
-QUIET = "logging.config.dictConfig({'version': 1})"
-LOGGERS = "import logging; print(logging.getLogger('torch').disabled)"
-TEE = "import io, sys; sys.stderr = io.StringIO()"
-TEED = "print([handler.stream is sys.stderr for handler in logging.getLogger('torch').handlers])"
-SEEDS = "import random; random.seed(0)"
-FORKS = "import os, time; child = os.fork(); child or (time.sleep(60), os._exit(0))"
-FORKED = "os.kill(child, 9); os.waitpid(child, 0)"
-THREADS = "import threading; threading.Thread(target=threading.Event().wait, daemon=True).start()"
-PARTS = """
-    from torch.nn import Linear
-    import sys
-    parts = ["torch" in sys.modules, sys.modules["torch.nn"].Linear is Linear]
-    from torch._dynamo.utils import counters
-    parts += ["torch._dynamo" in sys.modules, type(counters).__name__]
-    import torch._dynamo.config as config, functorch, torch._inductor.config as inductor
-    whole = sys.modules["torch"]
-    parts += [config is whole._dynamo.config, inductor is whole._inductor.config]
-"""
 KINDS = {
     "plain": Kind(FACTS, ("train.py", "a b", "", "--lr"), real=True),
-    "module": Kind(FACTS, ("-m", "train", "x")),
-    "package": Kind(
-        "    from . import own\n    from .own import value\n" + FACTS,
-        ("-m", "pack.train"),
-        {"pack/__init__.py": "", "pack/own.py": "value = 1\n"},
-        real=True,
-    ),
-    "text": Kind(FACTS, ("-c", "exec(open('train.py').read())", "a")),
-    "folder": Kind(FACTS, ("folder",)),
-    "spaces": Kind(FACTS, ("my scripts/my train.py",)),
-    "options": Kind(FACTS, ("-u", "-O", "-B", "-X", "utf8", "train.py")),
-    "dev": Kind(FACTS, ("-X", "dev", "-W", "ignore", "train.py")),
-    "errors": Kind(FACTS, ("-W", "error", "train.py"), real=True),
-    "seed": Kind(FACTS, variables={"PYTHONHASHSEED": "3", "PYTHONSAFEPATH": "1"}),
-    "wrapped": Kind(FACTS, before=(*SHELL, "nice", "-n", "3"), real=True),
-    "torch set": Kind(
-        "    import torch\n    torch.set_num_threads(1)\n    torch.set_num_interop_threads(1)\n"
-        "    torch.use_deterministic_algorithms(True)\n    torch.set_default_device('cpu')\n"
-        + TRAINED
-        + "    print(trained, torch.get_num_interop_threads())\n",
-        real=True,
-    ),
-    "stdin": first("import sys", "print(sys.stdin.read())", stdin=b"one\ntwo"),
-    "no torch": first("if not int(open('crashes').read()): raise ValueError('early')", codes=(1,)),
-    "exit": last("raise SystemExit(3)", 3),
-    "message": last("raise SystemExit('a message')", 1),
     "traceback": Kind(
         TRAINED + "    import own\n    try: 1 / 0\n    except Exception: own.fails()\n",
         files={"own.py": "def fails():\n    import torch\n    torch.ones(2) @ torch.ones(3)\n"},
         codes=(1,),
         real=True,
     ),
-    "at once": last("import os; os._exit(4)", 4),
-    "handler": last(
-        "import os, signal; signal.signal(15, lambda *_: print('asked', flush=True) or"
-        " os._exit(5)); os.kill(os.getpid(), 15)",
-        5,
-    ),
-    "key": last("import os, time; os.kill(os.getpid(), 2); time.sleep(9)", 1),
-    "at exit": last("import atexit; atexit.register(print, 'bye'); print(atexit._ncallbacks())", 0),
     "children": Kind(SPAWNED, real=True),
     "loaders": Kind(LOADERS, real=True),
     "compiled": Kind(COMPILED, variables={"TORCHINDUCTOR_CACHE_DIR": "made"}, real=True),
-    "subprocess": first(
-        "import os, subprocess, sys; readable, given = os.pipe()",
-        "subprocess.run([sys.executable, 'child.py', str(given)], pass_fds=[given], check=True);"
-        " print(os.read(readable, 9999))",
-        files={
-            "child.py": "import os, sys\nfound = sorted(os.listdir('/proc/self/fd'))\n"
-            "os.write(int(sys.argv[1]), repr((sys.argv, sys.path, found)).encode())\n"
-        },
-    ),
-    "threads": first(THREADS, "print(threading.active_count())"),
-    "parts": first(PARTS.strip(), "print(parts)", real=True),
-    "looks": first(
-        "import importlib.util as util; looks = [util.find_spec('torch').origin for _ in '12']",
-        "print(looks)",
-    ),
-    "method": first(
-        "import multiprocessing as m; m.set_start_method('spawn')", "print(m.get_start_method())"
-    ),
+    "spaces": Kind(FACTS, ("my scripts/my train.py",)),
+    "stdin": first("import sys", "print(sys.stdin.read())", stdin=b"one\ntwo"),
     "path": first(
         "import sys; sys.path.insert(0, 'vendor'); import theirs; sys.path.append('more')",
         "print(theirs.value)",
         files={"vendor/theirs.py": "value = 2\n"},
     ),
-    "elsewhere": first(
-        "import os; os.mkdir('new') if not os.path.exists('new') else None; os.chdir('new')",
-        "print(os.getcwd())",
-    ),
-    "seeded": first(
-        SEEDS + "; import numpy; numpy.random.seed(0)",
-        "print(random.random(), numpy.random.rand(), random.getstate()[1][-1])",
-        real=True,
-    ),
-    "double": Kind(
-        "    import torch\n    torch.manual_seed(3)\n    torch.set_default_dtype(torch.float64)\n"
-        "    state = torch.get_rng_state().sum().item()\n"
-        + TRAINED
-        + "    print(trained, state, torch.tensor(1.0).dtype)\n",
-        real=True,
-    ),
-    "edited later": first(
-        "import torch",
-        "import own; print(own.value)",
-        files={"own.py": "import os\nvalue = os.path.getsize(__file__) > 0\n"},
-        edits="own.py",
+    "handler": Kind(
+        f"{TRAINED}    print(trained, flush=True)\n"
+        "    import os, signal; signal.signal(15, lambda *_: print('asked', flush=True) or"
+        " os._exit(5)); os.kill(os.getpid(), 15)\n",
+        codes=(5,),
     ),
     "theirs": first(
         "import sitecustomize",
@@ -270,104 +177,11 @@ KINDS = {
         variables={"PYTHONPATH": "site"},
     ),
     # From here on an ordinary start is needed.
+    "module": Kind(FACTS, ("-m", "train", "x"), used=False),
     "variable": first("import os; os.environ['OMP_NUM_THREADS'] = '1'", used=False),
-    "filter": first("import warnings; warnings.simplefilter('ignore')", used=False),
-    "reset": first(
-        "import warnings; warnings.resetwarnings(); warnings.simplefilter('ignore')", used=False
-    ),
-    "tracer": first(
-        "import sys; lines = []; sys.settrace(lambda f, *_: lines.append(f.f_lineno))",
-        "sys.settrace(None)",
-        used=False,
-    ),
-    "stub": first(STUB, used=False),
-    "forbidden": first(STUBBED, used=False),
-    "output": first(TEE, "import logging; " + TEED, used=False),
-    "logging": first(f"import logging.config; {QUIET}", LOGGERS, used=False),
-    "logger": first(
-        "import logging; logging.setLoggerClass(type('L', (logging.Logger,), {}))",
-        "print(type(logging.getLogger('torch')))",
-        used=False,
-    ),
-    "linking": first("import sys; sys.setdlopenflags(sys.getdlopenflags() | 256)", used=False),
-    "forks": first(FORKS, FORKED, used=False),
+    "edited": first("import torch", edits="train.py", used=False),
     "shadow": first("pass", files={"colorsys.txt": "", "colorsys.py": ""}, used=False),
     "looked for": first(
         "pass", "import triton; print([*triton.__path__])", files={"triton/x.py": ""}, used=False
     ),
-    "archive": first("import sys; sys.path.insert(0, 'x.zip')", files={"x.zip": ""}, used=False),
-    "edited": first("import torch", edits="train.py", used=False),
-    "own edited": first("import own, torch", files={"own.py": ""}, edits="own.py", used=False),
-    "importer": first(
-        "import builtins; inner = builtins.__import__; builtins.__import__ ="
-        " lambda *words, **named: inner(*words, **named)",
-        used=False,
-    ),
-    "their torch": first(
-        "import sitecustomize",
-        files={"site/sitecustomize.py": "import torch\n"},
-        variables={"PYTHONPATH": "site"},
-        used=False,
-    ),
-}
-
-HF = """
-    import torch
-    from transformers import PrinterCallback, Trainer, TrainingArguments
-    class Net(torch.nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.inner = torch.nn.Linear(4, 1)
-        def forward(self, inputs, labels):
-            return {"loss": ((self.inner(inputs) - labels) ** 2).mean()}
-    crash_if_asked()
-    torch.manual_seed(0)
-    rows = [{"inputs": torch.rand(4), "labels": torch.rand(1)} for _ in range(32)]
-    words = TrainingArguments("out", max_steps=8, use_cpu=True, report_to=[], disable_tqdm=True,
-        save_strategy="no", logging_strategy="no", dataloader_num_workers=1)
-    trainer = Trainer(Net(), words, train_dataset=rows)
-    trainer.remove_callback(PrinterCallback)
-    print(trainer.train().training_loss, trainer.model.inner.weight.tolist())
-"""
-LIGHTNING = """
-    import warnings
-    import torch, lightning
-    class Net(lightning.LightningModule):
-        def __init__(self):
-            super().__init__()
-            self.inner = torch.nn.Linear(4, 1)
-        def training_step(self, batch, _): return self.inner(batch).mean()
-        def configure_optimizers(self): return torch.optim.AdamW(self.parameters())
-    if __name__ == "__main__":
-        crash_if_asked()
-        lightning.seed_everything(0)
-        trainer = lightning.Trainer(max_steps=8, accelerator="cpu", logger=False,
-            enable_progress_bar=False, enable_checkpointing=False, enable_model_summary=False)
-        net = Net()
-        trainer.fit(net, torch.utils.data.DataLoader(torch.rand(32, 4), 4, num_workers=1))
-        print(trainer.global_step, net.inner.weight.tolist())
-"""
-ACCELERATE = """
-    import torch
-    from accelerate import Accelerator
-    from accelerate.utils import set_seed
-    crash_if_asked()
-    set_seed(0)
-    accelerator = Accelerator(cpu=True, gradient_accumulation_steps=2)
-    net = torch.nn.Linear(4, 1)
-    optimizer, rows = torch.optim.AdamW(net.parameters()), torch.rand(32, 4)
-    loader = torch.utils.data.DataLoader(rows, 4, shuffle=True)
-    net, optimizer, loader = accelerator.prepare(net, optimizer, loader)
-    for batch in loader:
-        with accelerator.accumulate(net):
-            loss = net(batch).mean()
-            accelerator.backward(loss)
-            optimizer.step()
-            optimizer.zero_grad()
-    print(loss.item(), accelerator.device, accelerator.num_processes)
-"""
-TRAINERS = {
-    "transformers": Kind(HF, real=True),
-    "lightning": Kind(LIGHTNING, real=True),
-    "accelerate": Kind(ACCELERATE, real=True),
 }

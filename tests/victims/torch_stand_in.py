@@ -6,8 +6,7 @@ from side_by_side import SideBySide
 from supervised import Project
 
 TORCH = """
-    import colorsys, os, time
-    os.environ["SET_BY_TORCH"] = "1"
+    import colorsys, time
     try: import triton
     except ImportError: pass
     time.sleep(1.1)
@@ -20,7 +19,7 @@ OPTIMIZER = """
     def step():
         for hook in hooks: hook(types.SimpleNamespace(param_groups=[]), (), {})
 """
-# Trains until the standby of the next attempt is ready, and is killed, as often as the file says.
+# Is killed as often as the file says, from the fourth time on once the next standby is ready.
 CRASHES = """
     import glob, os, signal, time
     from torch.optim import optimizer
@@ -28,8 +27,8 @@ CRASHES = """
     if left:
         open("crashes", "w").write(str(left - 1))
         run, _, number = os.path.dirname(os.environ["ROCSTEADY_PAGES"]).rpartition("-")
-        ready = f"{run}-{int(number) + 1}/pages/*.ready"
-        end = time.monotonic() + 20
+        ready = f"{run}-{int(number) + 1}-standby/pages/*.ready"
+        end = time.monotonic() + (0.2 if int(number) <= 3 else 30)
         while time.monotonic() < end and not glob.glob(ready):
             optimizer.step()
             time.sleep(0.05)

@@ -194,12 +194,6 @@ class RunCommand(click.Command):
     is_flag=True,
     help="Also allow settings that have crashed this machine.",
 )
-@click.option(
-    "--standby",
-    is_flag=True,
-    help="Keep a second Python ready that has imported torch, so that a restart takes less time."
-    " It holds about 0.3 GB.",
-)
 @click.option("--plain", is_flag=True, help="No colors; begin each line with 'rocsteady: '.")
 @click.option("--detach", is_flag=True, help="Run in the background, detached from this terminal.")
 @click.option("--watch", is_flag=True, help="Run in the background and open rocsteady watch here.")

@@ -44,8 +44,8 @@ from rocsteady.run.checkpoints.script_resume import (
     saved_resume,
 )
 from rocsteady.run.context import AttemptContext, RunSpec, Services
-from rocsteady.run.engines.processes import AttemptProcesses, start_command
-from rocsteady.run.engines.standby import Standby
+from rocsteady.run.engines.processes import AttemptProcesses
+from rocsteady.run.engines.standby import keeping_standby
 from rocsteady.run.hosts.host_decision import HostAgreement
 from rocsteady.run.observer import ObservedRun, Observer, ticking
 from rocsteady.run.options import AUTO, RunOptions
@@ -95,11 +95,6 @@ class Supervisor:
         hang_after = options.hang_after or spec.job.hang_after
         options = msgspec.structs.replace(options, hang_after=hang_after)
         job, run, earlier = spec.job, spec.run, spec.earlier
-        self._standby: Standby | None = None
-        if options.standby and services.engine is start_command:
-            owner = services.journal.here.process
-            self._standby = Standby(start_command, services.announcer, owner)
-            services = with_fields(services, engine=self._standby)
         self._spec, self._options, self._services = spec, options, services
         self._journal, self._announcer = services.journal, services.announcer
         self._stop_requests = services.stop_requests
@@ -134,14 +129,12 @@ class Supervisor:
             slipped=self._notices.will_be_late,
         )
         self._option_stop = OptionStop(options, earlier)
-        standby = {"the standby": self._standby.seen} if self._standby is not None else {}
         self._watchers = Watchers[Sample](
             services.announcer,
             {
                 "warnings about the journal": lambda _: self._journal_watch.look(),
                 "a forecast": self._deadline_monitor.seen,
                 "the plan's stop rules": self._option_stop.seen,
-                **standby,
             },
         )
         self._review = AttemptReview(
@@ -175,7 +168,10 @@ class Supervisor:
 
     def carry_out(self) -> int:
         """Make attempts until there is nothing more to do; return the exit code."""
-        with ticking(self._observers, self.observed):
+        with (
+            ticking(self._observers, self.observed),
+            keeping_standby(self._spec.run.name, self._services) as self._services,
+        ):
             return self._carry_out()
 
     def _carry_out(self) -> int:
@@ -208,8 +204,6 @@ class Supervisor:
             outcome = RunOutcome.NOT_DONE
             run_end.failed(str(error))
         finally:
-            if self._standby is not None:
-                self._standby.discard()
             run_end.close()
             self._journal_watch.at_end()
             self.outcome = outcome
@@ -501,8 +495,6 @@ class Supervisor:
         )
 
     def _inject(self, run_id: str) -> Injection | None:
-        if self._standby is not None and (injection := self._standby.injection(run_id)):
-            return injection
         try:
             return inject(run_id, self._services.environment, self._journal.here.process)
         except (OSError, RocsteadyError) as error:

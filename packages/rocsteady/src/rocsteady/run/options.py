@@ -87,7 +87,6 @@ class RunOptions(Value, frozen=True, kw_only=True):
     retry_crashed: bool = False  # also what crashed the machine
     yes: bool = False  # ask nothing
     plain: bool = False  # no colours
-    standby: bool = False  # keep the next attempt's interpreter ready
     detach: bool = False
     watch: bool = False
     without_terminal: bool = False  # this is the process that --detach has started

@@ -39,10 +39,7 @@ WATCHED = {
 
 # A failing import prints the same lines as without us: Python leaves out frames of this file.
 IMPORT_MACHINERY = "<frozen importlib._bootstrap_external>"
-ORDER = os.path.join(HERE, "standby")
-IS_STANDBY = os.path.exists(ORDER)  # it may not reach the script before its turn, whatever happens
-HELD: "dict[str, Any]" = {}  # imported by a standby, and not yet by the script
-ASKED: "set[str]" = set()  # what a standby looked for, found or not
+IS_STANDBY = os.path.exists(os.path.join(HERE, "standby"))
 
 
 def note(what: str, error: BaseException) -> None:
@@ -69,8 +66,6 @@ class Finder:
         target: "ModuleType | None" = None,
     ) -> "ModuleSpec | None":
         """Answer ``import``: None, which is "ask the next one", for all but the few."""
-        if tellings and path is None:
-            ASKED.add(name)
         if name in WATCHED:
             return self._watched(name, path, target)
         if name == INSIDE:
@@ -95,8 +90,6 @@ class Finder:
     def _watched(
         self, name: str, path: "Sequence[str] | None", target: "ModuleType | None"
     ) -> "ModuleSpec | None":
-        if name in HELD:
-            return held(name)
         spec: ModuleSpec | None = None
         for finder in sys.meta_path:
             if finder is not self and hasattr(finder, "find_spec"):
@@ -126,42 +119,9 @@ def wrap(name: str, loader: "Any") -> None:
     loader.exec_module = exec_module
 
 
-def held(name: str) -> "ModuleSpec | None":
-    """Have what was imported already found as if it were only now."""
-    module: ModuleType = HELD[name].module
-    spec = module.__spec__
-    loader: Any = spec and spec.loader
-
-    def exec_module(module: "ModuleType") -> None:
-        HELD.pop(name).show()
-        WATCHED.discard(name)
-        del loader.create_module, loader.exec_module
-        tell("before", name, module)
-
-    loader.create_module = lambda _: module
-    loader.exec_module = exec_module
-    return spec
-
-
-def stand_by() -> None:
-    """Import, wait, and return when this is the next attempt. On any fault this process ends."""
-    try:
-        inside = __import__(INSIDE + ".standby", fromlist=["standby"])
-        tellings.append("after")
-        HELD.update(inside.wait(ORDER, ASKED))
-        WATCHED.update(HELD)
-        tellings.clear()
-    except BaseException as error:
-        note("standby", error)
-        os._exit(1)
-
-
-tellings: "list[str]" = []  # if not empty, all that is told of now
-
-
 def tell(when: str, name: str, module: "ModuleType") -> None:
     """Call ``_rocsteady_inside.heartbeat.hooks``, if this process has torch."""
-    if TORCH in WATCHED or (tellings and when not in tellings):
+    if TORCH in WATCHED:
         return
     try:
         hooks = __import__(
@@ -189,5 +149,10 @@ sys.modules.pop(__name__, None)
 try:
     __import__(__name__)  # the user's own; that there is none is what ``site`` is ready for
 finally:
-    if IS_STANDBY:
-        stand_by()
+    if IS_STANDBY or os.path.exists(os.path.join(HERE, "imports")):  # after many failures
+        try:
+            __import__(INSIDE + ".standby")
+        except BaseException as error:
+            note("standby", error)
+            if IS_STANDBY:  # it may not reach the script before its turn, whatever happens
+                os._exit(1)

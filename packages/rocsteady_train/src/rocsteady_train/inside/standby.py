@@ -1,8 +1,8 @@
 """A standby: an interpreter of the next attempt that has imported torch and waits for its turn.
 
-In an attempt, ``Preload`` leaves what was imported and whether that can be done ahead of the
-script. In a standby, ``wait`` does it, at the end of ``sitecustomize``, and blocks; when it
-returns, Python goes on as always: it opens the script and runs it.
+``sitecustomize`` loads this module last, and only where the supervisor asked for it: in an attempt,
+to leave how the script imports torch; in a standby, to import it ahead and block. Once it is loaded
+Python goes on as always: it opens the script and runs it.
 """
 
 from __future__ import annotations
@@ -10,194 +10,131 @@ from __future__ import annotations
 import json
 import os
 import sys
-import time
+import warnings
 from types import BuiltinFunctionType, ModuleType
 from typing import Any
 
 from . import wire
-from .heartbeat import page
+from .heartbeat import hooks, page
 
-# What is imported ahead, in the order in which it can be. Each was run under strace: it opens no
-# device, and starts no thread but the one that torch starts.
-ROOTS = ("torch", "torch._dynamo")
-# Packages with libraries of their own that may be loaded on the way: numpy starts OpenBLAS's
-# threads, as it does in any attempt; the others compute only.
-KNOWN_LIBRARIES = ("torch", "functorch", "numpy", "markupsafe", "yaml", "_yaml", "psutil")
-RELATED = ("functorch",)  # imports torch, and is imported by it
+SITE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+TORCH = "torch"
+PARTS = (TORCH, "functorch")  # functorch imports torch, and is imported by it
+# Packages with libraries of their own that may be loaded before torch: they compute only.
+KNOWN_LIBRARIES = {TORCH, "functorch", "numpy", "markupsafe", "yaml", "_yaml", "psutil"}
 DEVICES = ("/dev/kfd", "/dev/dri", "/dev/nvidia", "/dev/accel")
-DEFAULT_FILTERS = 5  # of warnings, beside those that -W asks for
-SET_BY_PYTHON = "LC_CTYPE"  # in the C locale
 MADE_BY_OTHERS = ("__main__", "__mp_main__", "cython_runtime", "_cython_")  # modules without a file
 MOST_FILES = 2000
 
 
-class Preload:
-    """What an attempt leaves about its imports, for a standby of the next one."""
+class Recorder:
+    """Leaves how the script imports torch, each time that torch is looked for."""
+
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> None:
+        del path, target
+        if name == TORCH:
+            leave_imports()
+
+
+class Held:
+    """Torch, imported ahead and out of sight, found again when the script imports it."""
 
     def __init__(self) -> None:
-        self._imports: list[dict[str, Any]] = []
-        self._libraries: set[str] = set()
-        self._environment: dict[str, str] = {}
-        self._began = 0.0
+        self.asked: set[str] = set()  # what the import looked for, found or not
+        self._parts: dict[str, ModuleType] = {}
 
-    def begins(self, name: str, module: ModuleType) -> None:
-        """Be told that one of ROOTS is about to be run."""
-        if not _is_wanted():
-            return
-        self._libraries, self._environment = _libraries(), dict(os.environ)
-        self._began = time.monotonic()
-        against = _against()
-        if name == ROOTS[0] and (others := self._libraries.difference(KNOWN_LIBRARIES)):
-            against = against or f"{min(others)} is imported before torch"
-        self._imports.append({
-            "name": name,
-            "origin": getattr(module.__spec__, "origin", ""),
-            "against": against,
-            "seconds": 0.0,
-            "path": [*sys.path],
-            "finders": finders(),
-            "files": _own_files() | _installed(module),
-        })  # fmt: skip
-        self._leave()
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
+        del target
+        if path is None and not self._parts:
+            self.asked.add(name)
+        if name not in self._parts or name != TORCH:
+            return None
+        module = self._parts[name]
+        spec: Any = module.__spec__
+        spec.loader.create_module = lambda _: module
+        spec.loader.exec_module = self._show
+        return spec
 
-    def ends(self, name: str, module: ModuleType) -> None:
-        if not self._imports or self._imports[-1]["name"] != name:
-            return
-        last = self._imports[-1]
-        last["seconds"] = time.monotonic() - self._began
-        imported_filters[:] = _filters()
-        last["files"] |= _installed(module)  # its first import may have made a __pycache__
-        imported_modules.update(_made_modules())
-        imported_environment.update(changes(self._environment, dict(os.environ)))
-        if others := _libraries() - self._libraries - set(KNOWN_LIBRARIES):
-            last["against"] = last["against"] or f"it loads libraries of {min(others)}"
-        self._leave()
+    def hide(self) -> None:
+        """Take torch and its parts away: whoever imports one of these imports torch first."""
+        for name in [*sys.modules]:
+            if name.partition(".")[0] in PARTS:
+                self._parts[name] = sys.modules.pop(name)
 
-    def _leave(self) -> None:
-        content = {"version": wire.IMPORTS_VERSION, "imports": self._imports}
-        page.leave(wire.IMPORTS_SUFFIX, json.dumps(content).encode())
+    def _show(self, module: Any) -> None:
+        del module.__loader__.create_module, module.__loader__.exec_module
+        sys.meta_path.remove(self)
+        leave_imports()
+        sys.modules.update(self._parts)
+        hooks.before(TORCH, module)
 
 
-def _is_wanted() -> bool:
-    return os.path.exists(os.path.join(page.FOLDER, wire.STANDBY_WANTED)) and not page.is_child()
+at_start: dict[str, Any] = {}  # the state of this process at the first line of the script
 
 
-def _against() -> str:
-    """Return what the script has changed by now that an import ahead of it would not see."""
-    monitoring = getattr(sys, "monitoring", None)
-    tools = [monitoring.get_tool(number) for number in range(6)] if monitoring else []
-    by_process = (
-        "a debugger or profiler is on"
-        if sys.gettrace() or sys.getprofile() or any(tools)
-        else "the script replaces its output first"  # torch's loggers write to what is there
-        if sys.stdout is not sys.__stdout__ or sys.stderr is not sys.__stderr__
-        else "the script chooses its processors first"
-        if os.sched_getaffinity(0) != os.sched_getaffinity(os.getppid())
-        else "the script chooses how libraries are loaded first"
-        if sys.getdlopenflags() != os.RTLD_NOW
-        else "the script starts other processes first"
-        if _has_children()
-        else ""
-    )
-    return _against_variables() or by_process or _against_modules() or _against_filters()
-
-
-def _against_variables() -> str:
-    first = given_environment or _environment_at_start()
-    for name, value in changes(first, dict(os.environ)).items():
-        by_python = name == SET_BY_PYTHON and name not in first
-        by_torch = name in imported_environment and imported_environment[name] == value
-        if not by_python and not by_torch:
-            return f"the script sets {name} first"
-    return ""
-
-
-def _against_modules() -> str:
-    if made := _made_modules() - imported_modules:
-        return f"the script replaces {min(made)} first"
-    if not isinstance(__import__, BuiltinFunctionType):
-        return "the script has an import of its own"
+def state() -> dict[str, Any]:
+    """Return what an import of torch can see of this process, by what a script does to it."""
     logging: Any = sys.modules.get("logging")
-    if logging and logging.getLoggerClass() is not logging.Logger:
-        return "the script chooses its loggers first"
-    if "logging.config" in sys.modules:  # by default it silences the loggers that exist by then
-        return "the script configures logging first"
-    return ""
-
-
-def _made_modules() -> set[str]:
-    """Return the names under which something was put that no file was imported for."""
     modules: dict[str, Any] = dict(sys.modules)
+    monitoring = getattr(sys, "monitoring", None)
+    children = [f"/proc/self/task/{thread}/children" for thread in os.listdir("/proc/self/task")]
     return {
-        name
-        for name, module in modules.items()
-        if (module is None or (type(module) is ModuleType and module.__spec__ is None))
-        and not name.startswith(MADE_BY_OTHERS)
+        "sets a variable": dict(os.environ),
+        "filters warnings": [
+            each
+            for each in warnings.filters
+            if not each[1] and not each[3] and each[2].__module__ == "builtins"
+        ],
+        "replaces its output": [sys.stdout is sys.__stdout__, sys.stderr is sys.__stderr__],
+        "is debugged or profiled": [
+            bool(sys.gettrace()),
+            bool(sys.getprofile()),
+            monitoring and [monitoring.get_tool(number) for number in range(6)],
+        ],
+        "chooses its processors": os.sched_getaffinity(0),
+        "chooses how libraries are loaded": sys.getdlopenflags(),
+        "starts other processes": any(map(_content, children)),
+        "puts a module in place": {
+            name
+            for name, module in modules.items()
+            if (module is None or (type(module) is ModuleType and module.__spec__ is None))
+            and not name.startswith(MADE_BY_OTHERS)
+        },
+        "has an import of its own": isinstance(__import__, BuiltinFunctionType),
+        "configures logging": [
+            not logging or logging.getLoggerClass() is logging.Logger,
+            "logging.config" in modules,  # it silences the loggers that exist by then
+        ],
+        "loads other libraries": {
+            name.partition(".")[0]
+            for name, module in modules.items()
+            if str(getattr(module, "__file__", "")).endswith(".so")
+            and "lib-dynload" not in module.__file__
+        }
+        - KNOWN_LIBRARIES,
     }
 
 
-def _against_filters() -> str:
-    warnings = sys.modules.get("warnings")
-    if warnings and len(warnings.filters) < DEFAULT_FILTERS + len(sys.warnoptions):
-        return "the script removes filters of warnings first"
-    for entry in _filters():
-        _action, message, category, module, _line = entry
-        if category.__module__ != "builtins":  # of a package, as numpy's own
-            continue
-        if message is None and module is None and entry not in imported_filters:
-            return "the script filters warnings first"
-    return ""
+def leave_imports() -> None:
+    """Leave what the script does before it imports torch, which is about to happen."""
+    try:
+        now = state()
+        against = next((what for what in at_start if now[what] != at_start[what]), "")
+        _leave(wire.IMPORTS_SUFFIX, against=against, files=_own_files())
+    except Exception as error:  # there is then no standby
+        page.note("imports", error)
 
 
-def _has_children() -> bool:
-    """Whether a process was started that lives; it would be a copy of what was imported ahead."""
-    lists = [f"/proc/self/task/{thread}/children" for thread in os.listdir("/proc/self/task")]
-    for path in filter(os.path.exists, lists):  # some kernels have no such list
-        with open(path, encoding="ascii") as stream:
-            if stream.read():
-                return True
-    return False
+def _leave(suffix: str, **more: Any) -> None:
+    content = {"version": wire.IMPORTS_VERSION, "path": sys.path, "finders": _finders(), **more}
+    page.leave(suffix, json.dumps(content).encode())
 
 
-imported_filters: list[Any] = []  # that the imports brought themselves
-imported_modules: set[str] = set()  # that the imports made themselves
-imported_environment: dict[str, str | None] = {}  # that the imports changed themselves
-given_environment: dict[str, str] = {}  # of a standby, by its turn
-
-
-def changes(before: dict[str, str], now: dict[str, str]) -> dict[str, str | None]:
-    """Return the variables that differ, with their new values; None: there is none now."""
-    names = before.keys() | now.keys()
-    return {name: now.get(name) for name in names if before.get(name) != now.get(name)}
-
-
-def _environment_at_start() -> dict[str, str]:
-    with open("/proc/self/environ", "rb") as stream:
-        pairs = [entry.split(b"=", 1) for entry in stream.read().split(b"\0") if b"=" in entry]
-    return {os.fsdecode(name): os.fsdecode(value) for name, value in pairs}
-
-
-def _filters() -> list[Any]:
-    """Return the filters of warnings that came since Python was started: new ones go first."""
-    filters = list(getattr(sys.modules.get("warnings"), "filters", ()))
-    return filters[: max(0, len(filters) - DEFAULT_FILTERS - len(sys.warnoptions))]
-
-
-def finders() -> list[str]:
+def _finders() -> list[str]:
     """Name who is asked for modules, but for ourselves."""
     asked = (*sys.meta_path, *sys.path_hooks)
     named = [getattr(finder, "__name__", type(finder).__name__) for finder in asked]
-    return [name for name in named if name != "Finder"]
-
-
-def _libraries() -> set[str]:
-    """Return the packages outside of Python's own that have a library loaded."""
-    found = set()
-    for name, module in list(sys.modules.items()):
-        origin = getattr(module, "__file__", None)
-        if isinstance(origin, str) and origin.endswith(".so") and "lib-dynload" not in origin:
-            found.add(name.partition(".")[0])
-    return found
+    return [name for name in named if name not in ("Finder", "Recorder", "Held")]
 
 
 def _own_files() -> dict[str, list[int]]:
@@ -205,18 +142,10 @@ def _own_files() -> dict[str, list[int]]:
     installed = tuple({os.path.join(prefix, "lib") for prefix in (sys.prefix, sys.base_prefix)})
     found: dict[str, list[int]] = {}
     for module in list(sys.modules.values()):
-        origin = getattr(module, "__file__", None)
-        if not isinstance(origin, str) or len(found) > MOST_FILES:
-            continue
-        whole = os.path.abspath(origin)
-        if not whole.startswith(installed) and "_rocsteady_inside" not in whole:
-            found |= _stamp(whole)
-    return found
-
-
-def _installed(module: ModuleType) -> dict[str, list[int]]:
-    """Return the folder that a package was installed in: it changes with any installation."""
-    return _stamp(os.path.dirname(os.path.dirname(module.__file__ or "")))
+        origin = os.path.abspath(getattr(module, "__file__", None) or os.devnull)
+        if not origin.startswith(installed) and len(found) < MOST_FILES:
+            found |= _stamp(origin)
+    return {path: stamp for path, stamp in found.items() if "_rocsteady_inside" not in path}
 
 
 def _stamp(path: str) -> dict[str, list[int]]:
@@ -227,129 +156,81 @@ def _stamp(path: str) -> dict[str, list[int]]:
     return {path: [about.st_mtime_ns, about.st_size]}
 
 
-class Held:
-    """One of ROOTS that was imported ahead, out of sight until the script imports it."""
-
-    def __init__(self, name: str, variables: dict[str, str | None]) -> None:
-        self.module = sys.modules[name]
-        self._name, self._variables = name, variables
-        self._parts: dict[str, ModuleType] = {}
-
-    def hide(self) -> None:
-        """Take it and its parts away: whoever imports one of these imports this first."""
-        names = (self._name, *RELATED) if self._name == ROOTS[0] else (self._name,)
-        for name in [*sys.modules]:
-            if name in names or name.startswith(tuple(f"{each}." for each in names)):
-                self._parts[name] = sys.modules.pop(name)
-        above, _, last = self._name.rpartition(".")
-        if above:
-            vars(sys.modules[above]).pop(last, None)
-
-    def show(self) -> None:
-        sys.modules.update(self._parts)
-        set_environment(self._variables)
-        imported_environment.update(self._variables)
+def _content(path: str) -> str:
+    try:
+        with open(path, encoding="utf-8", errors="replace") as stream:
+            return stream.read()
+    except OSError:  # some kernels have no such list
+        return ""
 
 
-def wait(order: str, asked_for: set[str]) -> dict[str, Held]:
-    """Import what the order names, report it, block; give the modules once it is our turn."""
+def _opened_device() -> str:
+    opened = [os.path.realpath(f"/proc/self/fd/{number}") for number in os.listdir("/proc/self/fd")]
+    opened += [line.rpartition(" ")[2] for line in _content("/proc/self/maps").splitlines()]
+    return next((path for path in opened if path.startswith(DEVICES)), "")
+
+
+def stand_by() -> None:
+    """Import torch, report it, and return when this is the next attempt."""
+    order = os.path.join(SITE, "standby")
     os.rename(order, order + wire.TAKEN)  # whoever is started from here on is no standby
-    with open(order + wire.TAKEN, encoding="utf-8") as stream:
-        asked = json.load(stream)
-    first = dict(os.environ)
-    began = time.monotonic()
-    served, lowered = finders(), _at_low_priority()
-    against = "" if served == asked["finders"] else "imports are served by others"
-    held: dict[str, Held] = {}
-    for name in asked["imports"]:
-        if name in sys.modules:
-            against = against or f"{name} is imported before the script"
-        before = dict(os.environ)
-        __import__(name)
-        held[name] = Held(name, changes(before, dict(os.environ)))
+    batch = os.sched_getscheduler(0) == os.SCHED_OTHER
+    if batch:  # let others go first, in a way that can be undone
+        os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
+    held, against = Held(), "torch is imported before the script" if TORCH in sys.modules else ""
+    sys.meta_path.insert(0, held)
+    against = against or _import_torch()
+    torch: Any = sys.modules[TORCH]
+    installed = _stamp(os.path.dirname(os.path.dirname(torch.__file__)))
+    _leave(wire.READY_SUFFIX, against=against, files=installed, names=sorted(held.asked))
+    if against:
+        os._exit(0)
+    with open(os.path.join(SITE, "turn"), encoding="utf-8") as stream:  # blocks until it is opened
+        _take_turn(**json.load(stream))
+    if batch:
+        for thread in os.listdir("/proc/self/task"):
+            os.sched_setscheduler(int(thread), os.SCHED_OTHER, os.sched_param(0))
+    held.hide()
+
+
+def _import_torch() -> str:
+    """Return what of it a script could see too early; "": nothing."""
+    before, seen = hooks.before, (dict(os.environ), [*sys.path], _finders())
+    hooks.before = lambda *_: None  # it is called when the script imports torch
+    __import__(TORCH)
+    hooks.before = before
     for output in (sys.stdout, sys.stderr):  # the supervisor looks whether anything was printed
         if output is not None:
             output.flush()
-    against = against or _unlike(asked, held)
-    names = {name.partition(".")[0] for name in sys.modules} - {"__main__"}
-    report = {
-        "version": wire.IMPORTS_VERSION,
-        "against": against,
-        "seconds": time.monotonic() - began,
-        "names": sorted(names),
-        "missing": sorted(asked_for - names - {"__main__"}),
-        "path": [*sys.path],
-        "arguments": len(sys.argv) - 1,
-    }
-    page.leave(wire.READY_SUFFIX, json.dumps(report).encode())
-    if against:
-        os._exit(0)
-    with open(asked["turn"], encoding="utf-8") as stream:  # blocks until the supervisor opens it
-        turn = json.load(stream)
-    set_environment({**dict.fromkeys(os.environ), **first, **turn["environment"]})
-    given_environment.update(os.environ)
-    _take_arguments(asked["command"], turn["command"])
-    imported_filters[:] = _filters()
-    imported_modules.update(_made_modules())
-    if lowered:
-        _at_usual_priority()
-    for name in reversed(held):  # inner ones first
-        held[name].hide()
-    return held
+    if seen != (dict(os.environ), sys.path, _finders()):
+        return "importing torch changes what other imports see"
+    return f"importing torch opens {device}" if (device := _opened_device()) else ""
 
 
-def set_environment(wanted: dict[str, str | None]) -> None:
-    for name, value in wanted.items():
+def _take_turn(arguments: list[str], environment: dict[str, str | None]) -> None:
+    for name, value in environment.items():
         if value is None:
-            os.environ.pop(name, None)
-        elif os.environ.get(name) != value:
+            del os.environ[name]
+        else:
             os.environ[name] = value
-
-
-def _unlike(asked: dict[str, Any], held: dict[str, Held]) -> str:
-    """Return why this process is not what the attempt was at the same point."""
-    import site  # noqa: PLC0415 - imported long since, but by -S
-
-    for name, origin in asked["imports"].items():
-        if getattr(held[name].module.__spec__, "origin", "") != origin:
-            return f"{name} is another one"
-    if site.ENABLE_USER_SITE and _exists("usercustomize"):
-        return "there is a usercustomize"
-    opened = [os.path.realpath(f"/proc/self/fd/{number}") for number in os.listdir("/proc/self/fd")]
-    with open("/proc/self/maps", encoding="utf-8", errors="replace") as stream:
-        opened += [line.rpartition(" ")[2].strip() for line in stream]
-    for path in opened:
-        if path.startswith(DEVICES):
-            return f"importing it opens {path}"
-    return ""
-
-
-def _exists(name: str) -> bool:
-    from importlib.util import find_spec  # noqa: PLC0415 - only here
-
-    return find_spec(name) is not None
-
-
-def _take_arguments(before: list[str], now: list[str]) -> None:
-    """Put the arguments of this attempt in place of those that the standby was started with."""
+    _move(os.environ[wire.PAGES])
     count = len(sys.argv) - 1
-    head = len(before) - count
-    if before[:head] != now[:head]:
-        raise ValueError("another program")
-    sys.argv[1:] = now[head:]
-    words = getattr(sys, "orig_argv", None)  # since Python 3.10
-    if words is not None:
-        words[len(words) - count :] = now[head:]
+    for words in (sys.argv, getattr(sys, "orig_argv", [])):  # the latter since Python 3.10
+        words[len(words) - count :] = arguments
 
 
-def _at_low_priority() -> bool:
-    """Let others go first, in a way that can be undone; False where it is not the usual one now."""
-    if os.sched_getscheduler(0) != os.SCHED_OTHER:
-        return False
-    os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
-    return True
+def _move(pages: str) -> None:
+    """Use the folders of the attempt: those of the standby are about to be removed."""
+    page.FOLDER = pages
+    package = __package__ or ""
+    for name in (package, f"{package}.heartbeat"):
+        ours: Any = sys.modules[name]
+        new = os.path.join(os.path.dirname(pages), "site")
+        ours.__path__ = [path.replace(SITE, new, 1) for path in ours.__path__]
 
 
-def _at_usual_priority() -> None:
-    for thread in os.listdir("/proc/self/task"):
-        os.sched_setscheduler(int(thread), os.SCHED_OTHER, os.sched_param(0))
+if os.path.exists(os.path.join(SITE, "standby")):
+    stand_by()
+else:
+    sys.meta_path.insert(1, Recorder())  # behind sitecustomize's own
+at_start.update(state())

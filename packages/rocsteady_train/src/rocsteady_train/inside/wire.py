@@ -29,9 +29,8 @@ SAVED_SUFFIX = (
 SAVED_VERSION = 1
 APPLIED_SUFFIX = ".applied"  # PID.applied: JSON of what came of a strategy here
 APPLIED_VERSION = 1
-STANDBY_WANTED = "standby"  # a file beside the pages: a standby may be made of what is imported
-IMPORTS_SUFFIX = ".imports"  # PID.imports: JSON of what an attempt imported, and how
-READY_SUFFIX = ".ready"  # PID.ready: JSON of what a standby has imported; it waits now
+IMPORTS_SUFFIX = ".imports"  # PID.imports: JSON of how a script imports torch
+READY_SUFFIX = ".ready"  # PID.ready: JSON of how a standby has imported it; it waits now
 IMPORTS_VERSION = 1
 TAKEN = ".taken"  # is added to the name of a standby's order when that is carried out
 

@@ -9,32 +9,38 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
+import sys
+import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import timedelta
 from pathlib import Path
-from typing import TypeVar
 
 import msgspec
 from rocsteady_train.inside import wire
 from rocsteady_train.untrusted_file import read_regular
 
-from rocsteady.errors import RocsteadyError
+from rocsteady.errors import JournalError
 from rocsteady.hangs.heartbeat_pages import read_pages
-from rocsteady.hangs.looking.cgroups import ROOT, read
+from rocsteady.hangs.looking.cgroups import ROOT
 from rocsteady.hangs.looking.memory import read_memory
-from rocsteady.model import RunState, Value
-from rocsteady.run.attempt.injection import Injection, inject, lay_out, remove
-from rocsteady.run.engines.processes import AttemptProcesses, Engine
-from rocsteady.run.telling.announcer import Announcer
-from rocsteady.store.values import Sample
+from rocsteady.model import Value
+from rocsteady.run.attempt.injection import Injection, inject, remove
+from rocsteady.run.context import Services
+from rocsteady.run.engines.processes import AttemptProcesses, start_command
+from rocsteady.store.values import RunRecord
 from rocsteady.system.child import Start, WaitingCommand
 
-ORDER, TURN = "standby", "turn"  # files beside sitecustomize.py
-PACE_AFTER = 3.0  # seconds of steps, after which the pace is known
-LOOK_EVERY = 10.0  # seconds between looks at the free memory
+FAILURES = 3  # of a run, before a standby is thought of
+RESTART_SHARE = 0.1  # of the time since the run began
+JOURNAL_WITHIN = timedelta(seconds=1)
+ORDER, IMPORTS, TURN = "standby", "imports", "turn"  # files beside sitecustomize.py
+LOOK_EVERY = 0.5  # seconds
+PACE_AFTER = 3.0  # seconds of steps, after which an attempt is taken to train
+CHECK_EVERY = 10.0  # seconds between looks at the standby itself and at the free memory
 LONGEST_START = 2.0  # seconds to our first line in a standby
-LEAST_IMPORT = 1.0  # seconds; what takes less is not worth a process
 EXPECTED_SIZE = 400 * 2**20  # bytes, before one was measured
 SPARE = 3  # times its size must be free
 LIMIT = 1024 * 1024  # bytes of a report
@@ -42,45 +48,26 @@ PIPE_SIZE = 65536  # bytes that a pipe takes at once
 MEGABYTE = 1_000_000
 # Read by rocsteady_train when training begins, and by nothing that is imported ahead.
 LATE_VARIABLES = {wire.RESUME_FROM, wire.SAVE_AFTER, wire.BETWEEN_FAILURES}
+PLACES = {wire.PAGES, "PYTHONPATH"}  # of a standby's own folder
 
 
-class Import(Value, frozen=True, kw_only=True):
-    """One of the imports of an attempt, as it was when that began."""
+class ImportReport(Value, frozen=True, kw_only=True):
+    """How an attempt came to import torch, or a standby did it ahead."""
 
-    name: str
-    origin: str | None
+    version: int
     against: str  # why it cannot be done ahead of the script; "": it can
-    seconds: float  # 0: it was done ahead
     path: tuple[str, ...]
     finders: tuple[str, ...]
-    files: dict[str, tuple[int, int]]  # the user's own modules by then: time and size
-
-
-class Imports(Value, frozen=True, kw_only=True):
-    version: int
-    imports: tuple[Import, ...]
-
-
-class Ready(Value, frozen=True, kw_only=True):
-    """What a standby reports before it waits."""
-
-    version: int
-    against: str
-    seconds: float
-    names: tuple[str, ...]  # of all top-level modules that it has
-    missing: tuple[str, ...]  # of those that it looked for and did not find
-    path: tuple[str, ...]  # on which it found them
-    arguments: int  # words of its command that are the script's
+    files: dict[str, tuple[int, int]]  # that must not change: time and size
+    names: tuple[str, ...] = ()  # of all top-level modules that a standby looked for
 
 
 @dataclass(kw_only=True)
-class _Started:
-    """How an attempt was started."""
-
+class _Attempt:
     start: Start
     pid: int
-    ahead: tuple[str, ...] = ()  # what a standby had imported for it
-    first_step: float | None = None
+    from_standby: bool
+    first: tuple[float, int] | None = None  # when a step was first seen, and which
     considered: bool = False
 
 
@@ -91,249 +78,257 @@ class _Waiting:
     process: WaitingCommand
     injection: Injection
     start: Start
-    imports: tuple[str, ...]
-    files: Mapping[str, tuple[int, int]]
-    path: Sequence[str]
-    seconds: float  # that the imports took in the attempt
+    imports: ImportReport
     started: float = field(default_factory=time.monotonic)
-    looked: float = field(default_factory=time.monotonic)
+    checked: float = field(default_factory=time.monotonic)
     obeys: bool = False  # it carries out its order
-    ready: Ready | None = None
 
-    def report(self) -> Ready | None:
-        """Read its report, once it has imported everything."""
-        if self.ready is None:
-            file = self.injection.pages / f"{self.process.pid}{wire.READY_SUFFIX}"
-            self.ready = _read(file, Ready)
-        return self.ready
+    @property
+    def report(self) -> ImportReport | None:
+        """Its report, once it has imported everything."""
+        return _read(self.injection.pages / f"{self.process.pid}{wire.READY_SUFFIX}")
 
     def may_reach_script(self, now: float) -> bool:
-        """Whether nothing was heard of our part in it for half as long as the imports take.
-
-        Were it not to wait, it would still have to import torch before it could train.
-        """
+        """Whether nothing was heard of our part in it for long: it may not be there."""
         self.obeys = self.obeys or (self.injection.site / (ORDER + wire.TAKEN)).exists()
-        return not self.obeys and now - self.started > min(self.seconds / 2, LONGEST_START)
+        return not self.obeys and now - self.started > LONGEST_START
 
     @property
     def size(self) -> int:
-        return _size(self.process.pid)
+        """Bytes that it has for itself."""
+        sizes = read_memory((self.process.pid,)).processes.get(self.process.pid, {})
+        return sizes.get("RssAnon", 0) + sizes.get("RssShmem", 0)
+
+    def end(self) -> None:
+        self.process.end()
+        remove(self.injection.pages.parent)
+
+
+def pays(record: RunRecord, now: float) -> bool:
+    """Whether many failures, and the restarts after them, took much of the time of a run."""
+    first_steps = {
+        bucket.attempt: bucket.first_progress
+        for bucket in reversed(record.progress)
+        if bucket.first_progress is not None
+    }
+    restarts = sum(
+        first_steps[attempt.number] - attempt.started
+        for attempt in record.attempts[1:]
+        if attempt.number in first_steps
+    )
+    lasted = now - record.run.started
+    return len(record.failures) >= FAILURES and restarts > RESTART_SHARE * lasted
+
+
+def is_plain(command: Sequence[str]) -> bool:
+    """Whether a command is ``python script.py``, with or without arguments of the script."""
+    python = re.compile(r"python[\d.]*")
+    return (
+        len(command) > 1
+        and python.fullmatch(Path(command[0]).name) is not None
+        and command[1].endswith(".py")
+        and not command[1].startswith("-")
+    )
+
+
+@contextlib.contextmanager
+def keeping_standby(run: str, services: Services) -> Iterator[Services]:
+    """Give services that restart from a standby where it pays and the script cannot tell."""
+    is_trial = not services.learns  # a trial or a drill is to be as the first attempts of a run
+    if services.engine is not start_command or is_trial or sys.platform != "linux":
+        yield services
+        return
+    standby = Standby(run, services)
+    try:
+        yield replace(services, engine=standby)
+    finally:
+        standby.close()
 
 
 class Standby:
-    """Starts attempts as another engine does, from a standby where that makes no difference."""
+    """Starts attempts, and keeps a standby for the next one once that pays."""
 
-    def __init__(self, engine: Engine, announcer: Announcer, owner: str) -> None:
-        self._engine, self._announcer, self._owner = engine, announcer, owner
-        self._attempt: _Started | None = None
+    def __init__(self, run: str, services: Services) -> None:
+        self._run, self._journal, self._announcer = run, services.journal, services.announcer
+        self._attempt: _Attempt | None = None
         self._waiting: _Waiting | None = None
-        self._seconds: dict[str, float] = {}  # that imports took, by name
-        self._given_up = False
+        self._lock, self._over = threading.Lock(), threading.Event()
+        self._looking: threading.Thread | None = None  # since it pays
 
     def __call__(self, start: Start) -> AttemptProcesses:
         """Start an attempt."""
-        ahead = self._waiting.imports if self._waiting is not None else ()
-        child = self._take(start)
-        if child is None:
-            ahead = ()
-            with contextlib.suppress(KeyError, OSError):
-                (Path(start.environment[wire.PAGES]) / wire.STANDBY_WANTED).touch()
-            child = self._engine(start)
-        self._attempt = _Started(start=start, pid=child.pid, ahead=ahead)
-        return child
+        with self._lock:
+            child = self._take(start)
+            from_standby = child is not None
+            if child is None:
+                if self._is_wanted(start):
+                    with contextlib.suppress(KeyError, OSError):
+                        (Path(start.environment[wire.PAGES]).with_name("site") / IMPORTS).touch()
+                child = start_command(start)
+            self._attempt = _Attempt(start=start, pid=child.pid, from_standby=from_standby)
+            return child
 
-    def injection(self, run_id: str) -> Injection | None:
-        """Return what the standby of this attempt was given; None: there is none."""
-        waiting = self._waiting
-        return waiting.injection if waiting is not None and waiting.start.run_id == run_id else None
+    def close(self) -> None:
+        """End the standby, if there is one."""
+        self._over.set()
+        with self._lock:
+            self._discard()
 
-    def seen(self, sample: Sample) -> None:
-        """Start one while the attempt trains well, and end it if memory gets scarce."""
+    def _is_wanted(self, start: Start) -> bool:
+        if self._attempt is None or self._over.is_set() or not is_plain(start.command):
+            return False
+        if self._looking is None:
+            with contextlib.suppress(JournalError):
+                self._journal.flush(JOURNAL_WITHIN)
+                if pays(self._journal.story(self._run), time.time()):
+                    self._looking = threading.Thread(target=self._look_on, daemon=True)
+                    self._looking.start()
+        return self._looking is not None
+
+    def _look_on(self) -> None:
+        while not self._over.wait(LOOK_EVERY):
+            with self._lock:
+                if self._over.is_set():  # since we waited for the lock
+                    return
+                try:
+                    self._look()
+                except Exception as error:  # noqa: BLE001 - a standby is not worth a run
+                    self._give_up(str(error) or type(error).__name__)
+
+    def _look(self) -> None:
+        """Start a standby while the attempt trains, and end it if it is not as it must be."""
         attempt, waiting, now = self._attempt, self._waiting, time.monotonic()
         if waiting is not None and waiting.may_reach_script(now):
-            self.discard()  # on a busy machine the next one may be quicker
+            self._discard()  # on a busy machine the next one may be quicker
             self._announcer.note("the standby took long to start and was ended.")
-        elif waiting is not None and now - waiting.looked >= LOOK_EVERY:
-            waiting.looked = now
-            report = waiting.report()
-            if report is not None and report.against:
+        elif waiting is not None and now - waiting.checked >= CHECK_EVERY:
+            waiting.checked = now
+            if (report := waiting.report) is not None and report.against:
                 self._give_up(report.against)
             elif not waiting.process.is_waiting():
-                self.discard()
+                self._discard()
                 self._announcer.note("the standby ended, or printed something.")
             elif lacks_memory(waiting.size):
                 self._give_up("memory is short")
-        if attempt is None or attempt.considered or self._given_up:
-            return
-        if sample.verdict is not RunState.HEALTHY or not sample.step:
-            attempt.first_step = None
-        elif attempt.first_step is None:
-            attempt.first_step = now
-        elif now - attempt.first_step >= PACE_AFTER:
-            attempt.considered = True
-            self._prepare(attempt)
+        elif waiting is None and attempt is not None and not attempt.considered:
+            pages = Path(attempt.start.environment.get(wire.PAGES, ""))
+            step = max(
+                (beat.step for beat in read_pages(pages) if beat.pid == attempt.pid), default=0
+            )
+            attempt.first = attempt.first or ((now, step) if step else None)
+            if attempt.first and step > attempt.first[1] and now - attempt.first[0] > PACE_AFTER:
+                attempt.considered = True
+                self._prepare(attempt, _read(pages / f"{attempt.pid}{wire.IMPORTS_SUFFIX}"))
 
-    def discard(self) -> None:
-        """End the standby, if there is one."""
-        waiting, self._waiting = self._waiting, None
-        if waiting is not None:
-            waiting.process.end()
-            remove(waiting.injection.pages.parent)
+    def _prepare(self, attempt: _Attempt, imports: ImportReport | None) -> None:
+        if imports is None:
+            self._give_up("how the script imports torch is not known")
+        elif imports.against and attempt.from_standby:
+            self._announcer.say(
+                f"the script {imports.against} before it imports torch, and did not before: this"
+                " restart had torch imported already, which has not seen it."
+            )
+            self._give_up("the script differs from restart to restart")
+        elif imports.against:
+            self._give_up(f"the script {imports.against} before it imports torch")
+        elif lacks_memory(EXPECTED_SIZE):
+            self._give_up("memory is short")
+        else:
+            self._waiting = self._started(attempt.start, imports)
 
-    def _give_up(self, why: str) -> None:
-        self.discard()
-        self._given_up = True
-        self._announcer.note(f"no standby: {why}.")
-
-    def _prepare(self, attempt: _Started) -> None:
-        pages = Path(attempt.start.environment.get(wire.PAGES, ""))
-        if not any(beat.pid == attempt.pid and beat.step for beat in read_pages(pages)):
-            self._announcer.note("no standby: the command itself does not train, it starts others.")
-            return
-        found = _read(pages / f"{attempt.pid}{wire.IMPORTS_SUFFIX}", Imports)
-        imports = found.imports if found else ()
-        ahead = []
-        for each in imports:
-            self._seconds[each.name] = max(each.seconds, self._seconds.get(each.name, 0.0))
-            if each.against and each.name in attempt.ahead:
-                self._given_up = True
-                self._announcer.say(
-                    f"{each.against}, and did not in the attempt before: {each.name} was imported"
-                    " earlier and has not seen it. Leave out --standby for this script."
-                )
-                return
-            if each.against:
-                self._announcer.note(f"standby without {each.name}: {each.against}.")
-                break
-            ahead.append(each)
-        if not ahead or sum(self._seconds[each.name] for each in ahead) < LEAST_IMPORT:
-            return
-        if on_battery() or lacks_memory(EXPECTED_SIZE):
-            self._announcer.note("no standby: on battery, or memory is short.")
-            return
-        try:
-            self._waiting = self._start(attempt, ahead)
-        except (OSError, RocsteadyError) as error:
-            self._give_up(str(error))
-
-    def _start(self, attempt: _Started, ahead: Sequence[Import]) -> _Waiting:
-        run, _, number = attempt.start.run_id.rpartition("-")
+    def _started(self, attempt: Start, imports: ImportReport) -> _Waiting:
+        run, _, number = attempt.run_id.rpartition("-")
         run_id = f"{run}-{int(number) + 1}"
-        environment = dict(attempt.start.environment)
-        ours = str(Path(environment[wire.PAGES]).with_name("site"))
-        theirs = environment["PYTHONPATH"].removeprefix(ours).removeprefix(os.pathsep)
-        injection = inject(run_id, environment, self._owner)
+        environment = dict(attempt.environment)
+        injection = inject(f"{run_id}-standby", environment, self._journal.here.process)
         try:
             environment |= injection.environment(
-                {"PYTHONPATH": theirs}, run_id=run_id, supervisor=os.getpid()
+                {"PYTHONPATH": _theirs(environment)}, run_id=run_id, supervisor=os.getpid()
             )
-            turn = injection.site / TURN
-            os.mkfifo(turn, 0o600)
-            (injection.pages / wire.STANDBY_WANTED).touch()
-            order = {
-                "imports": {each.name: each.origin for each in ahead},
-                "finders": ahead[0].finders,
-                "turn": str(turn),
-                "command": attempt.start.command,
-            }
-            (injection.site / ORDER).write_text(json.dumps(order))
-            start = replace(attempt.start, environment=environment, run_id=run_id)
+            os.mkfifo(injection.site / TURN, 0o600)
+            (injection.site / ORDER).touch()
+            start = replace(attempt, environment=environment, run_id=run_id)
             process = WaitingCommand(start)
         except BaseException:
             remove(injection.pages.parent)
             raise
-        return _Waiting(
-            process=process,
-            injection=injection,
-            start=start,
-            imports=tuple(each.name for each in ahead),
-            files={path: about for each in ahead[::-1] for path, about in each.files.items()},
-            path=ahead[-1].path,
-            seconds=sum(self._seconds[each.name] for each in ahead),
-        )
+        return _Waiting(process=process, injection=injection, start=start, imports=imports)
 
     def _take(self, start: Start) -> AttemptProcesses | None:
         """Let the standby become the attempt; None, and it is ended, if anything differs."""
-        waiting = self._waiting
+        waiting, self._waiting = self._waiting, None
         if waiting is None:
             return None
-        self._waiting = None
-        changed = changes(waiting.start.environment, start.environment)
-        differs = min(changed.keys() - LATE_VARIABLES, default="")
-        order = json.dumps({"command": start.command, "environment": changed}).encode()
         size, turn = waiting.size, -1
-        against = (
-            "it is of another attempt" if start.run_id != waiting.start.run_id else
-            f"{differs} differs" if differs else
-            "its arguments are too long" if len(order) > PIPE_SIZE else
-            _against(waiting, start.command)
-        )  # fmt: skip
-        if not against:
-            try:
+        changed = changes(waiting.start.environment, start.environment)
+        order = json.dumps({"arguments": start.command[2:], "environment": changed}).encode()
+        try:
+            against = _against(waiting, start, changed, len(order))
+            if not against:
                 turn = os.open(waiting.injection.site / TURN, os.O_WRONLY | os.O_NONBLOCK)
-            except OSError:
-                against = "it does not wait"
+        except OSError:
+            against = "it does not wait"
         if against:
-            waiting.process.end()
-            clear = lay_out if start.run_id == waiting.start.run_id else remove
-            clear(waiting.injection.pages.parent)
+            waiting.end()
             self._announcer.note(f"not restarted from the standby: {against}.")
             return None
         try:
             child = waiting.process.watched(start)
         except BaseException:
-            waiting.process.end()
             os.close(turn)
+            waiting.end()
             raise
         with contextlib.suppress(OSError):  # it has ended just now, as an attempt may
             os.write(turn, order)
         os.close(turn)
-        (waiting.injection.site / TURN).unlink()
+        remove(waiting.injection.pages.parent)
         self._announcer.note(f"restarted from a standby ({size / MEGABYTE:.0f} MB).")
         return child
 
+    def _discard(self) -> None:
+        waiting, self._waiting = self._waiting, None
+        if waiting is not None:
+            waiting.end()
 
-def _against(waiting: _Waiting, command: Sequence[str]) -> str:
+    def _give_up(self, why: str) -> None:
+        """Use none in this run any more."""
+        self._discard()
+        self._over.set()
+        self._announcer.note(f"no standby: {why}.")
+
+
+def _against(waiting: _Waiting, start: Start, changed: Mapping[str, str | None], size: int) -> str:
     """Return what differs by now from what the standby was started for; "": nothing."""
-    ready = waiting.report()
-    if ready is None or not waiting.process.is_waiting():
-        return "it is not ready, has ended or printed something"
-    if ready.against:
-        return ready.against
-    head = len(waiting.start.command) - ready.arguments
-    if tuple(command[:head]) != tuple(waiting.start.command[:head]):
-        return "the command is another"
-    for path, about in waiting.files.items():
+    ready = waiting.report
+    if ready is None or ready.against or not waiting.process.is_waiting():
+        return (ready and ready.against) or "it is not ready, has ended or printed something"
+    variables = changed.keys() - LATE_VARIABLES - PLACES
+    if variables or _theirs(waiting.start.environment) != _theirs(start.environment):
+        return f"{min(variables, default='PYTHONPATH')} differs"
+    known = (
+        "it is of another attempt" if start.run_id != waiting.start.run_id else
+        "the command is another" if [*start.command[:2]] != [*waiting.start.command[:2]] else
+        "its arguments are too long" if size > PIPE_SIZE else
+        "imports are served by others" if ready.finders != waiting.imports.finders else ""
+    )  # fmt: skip
+    if known:
+        return known
+    for path, about in {**waiting.imports.files, **ready.files}.items():
         if _stamp(path) != tuple(about):
             return f"{path} was edited"
-    for folder in moved_ahead(ready.path, waiting.path):
-        if shadowing := shadows(waiting.start.folder / folder, ready.names, ready.missing):
-            return f"{shadowing} would be imported instead"
-    return ""
+    return shadowing(start.folder, waiting.imports.path, ready.path, ready.names)
 
 
-def moved_ahead(before: Sequence[str], now: Sequence[str]) -> list[str]:
-    """Return the folders in which a module is looked for earlier than before."""
-    return [
-        folder
-        for position, folder in enumerate(now)
-        if folder not in before or not {*before[: before.index(folder)]} <= {*now[:position]}
-    ]
-
-
-def shadows(folder: Path, names: Sequence[str], missing: Sequence[str]) -> str:
-    """Return what in a folder of the script's has the name of a module looked for already."""
-    if folder.is_file():
-        return str(folder)  # an archive of modules
-    try:
-        found = sorted(folder.iterdir())
-    except OSError:
-        return ""
-    for path in found:
-        name = path.name.partition(".")[0]
-        is_module = path.suffix in (".py", ".pyc", ".so") or (path / "__init__.py").exists()
-        if (name in names and is_module) or (name in missing and (is_module or path.is_dir())):
-            return str(path)
+def shadowing(folder: Path, path: Sequence[str], ahead: Sequence[str], names: Sequence[str]) -> str:
+    """Return what the script may import in place of what was imported ahead; "": nothing."""
+    if [entry for entry in path if entry in ahead] != [*ahead]:
+        return "modules are looked for in another order"
+    for entry in (folder / entry for entry in path if entry not in ahead):
+        if entry.is_file():
+            return f"{entry} may have other modules"
+        for found in sorted(entry.iterdir()) if entry.is_dir() else ():
+            if found.name.partition(".")[0] in names:
+                return f"{found} would be imported instead"
     return ""
 
 
@@ -352,19 +347,11 @@ def lacks_memory(size: int, root: Path = ROOT) -> bool:
     return min(free) < SPARE * size
 
 
-def on_battery(root: Path = ROOT) -> bool:
-    supplies = [
-        read(path / "online").strip()
-        for path in (root / "sys/class/power_supply").glob("*")
-        if read(path / "type").strip() == "Mains"
-    ]
-    return bool(supplies) and "1" not in supplies
-
-
-def _size(pid: int) -> int:
-    """Return the bytes that a process has for itself."""
-    sizes = read_memory((pid,)).processes.get(pid, {})
-    return sizes.get("RssAnon", 0) + sizes.get("RssShmem", 0)
+def _theirs(environment: Mapping[str, str]) -> str:
+    """Return the PYTHONPATH of the user."""
+    ours = Path(environment.get(wire.PAGES, "")).with_name("site")
+    path = environment.get("PYTHONPATH", "")
+    return path.removeprefix(str(ours)).removeprefix(os.pathsep)
 
 
 def _stamp(path: str) -> tuple[int, int] | None:
@@ -375,12 +362,9 @@ def _stamp(path: str) -> tuple[int, int] | None:
     return about.st_mtime_ns, about.st_size
 
 
-Report = TypeVar("Report", Imports, Ready)
-
-
-def _read(path: Path, kind: type[Report]) -> Report | None:
+def _read(path: Path) -> ImportReport | None:
     try:
-        found = msgspec.json.decode(read_regular(path, LIMIT, follow=False), type=kind)
+        found = msgspec.json.decode(read_regular(path, LIMIT, follow=False), type=ImportReport)
     except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
         return None
     return found if found.version == wire.IMPORTS_VERSION else None

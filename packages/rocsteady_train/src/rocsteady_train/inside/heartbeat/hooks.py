@@ -12,7 +12,6 @@ from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
 from .. import wire
-from ..standby import ROOTS, Preload
 from ..wire import CHECKPOINT, COMPILE, COMPUTE, EVALUATE, FAULTS, STRATEGY
 from . import page, script_end, step_beats
 from .heart import AFTER_ASIDE, Heart
@@ -24,17 +23,14 @@ heart = Heart()
 stacks = page.StackSignal()
 facts = LoaderRecorder(heart)
 size = SizeReport(heart)
-preload = Preload()
 
 
-def before(name: str, module: ModuleType) -> None:
+def before(name: str, _module: ModuleType) -> None:
     """Be told that a module is about to be run: torch itself is where it all begins."""
     if name == "torch.distributed.elastic.rendezvous.api":
         from ..launcher import choose  # noqa: PLC0415 - only in a torchrun
 
         choose(sys.argv[1:], os.environ)
-    if name in ROOTS:
-        _carefully(lambda: preload.begins(name, module))
     if name != "torch":
         return
     page.let_supervisor_trace()
@@ -51,8 +47,6 @@ def before(name: str, module: ModuleType) -> None:
 
 
 def after(name: str, module: ModuleType) -> None:
-    if name in ROOTS:
-        _carefully(lambda: preload.ends(name, module))
     hook = _HOOKS.get(name)
     try:
         if hook is not None:
@@ -62,13 +56,6 @@ def after(name: str, module: ModuleType) -> None:
             _overrides().apply(name, module)
         if FAULTS in os.environ:
             _faults().apply(name, module)
-
-
-def _carefully(leave: Callable[[], None]) -> None:
-    try:
-        leave()
-    except Exception as error:  # there is then no standby
-        page.note("imports", error)
 
 
 @functools.cache
