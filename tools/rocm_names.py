@@ -21,10 +21,10 @@ from pathlib import Path
 
 from rocsteady.doctor.knowledge.failures import Where, load_failures
 from rocsteady.doctor.knowledge.reader import DATA
-from rocsteady.doctor.machine.disk_root import DiskRoot
 from rocsteady.doctor.machine.system import FAMILIES
 from rocsteady.doctor.machine.torch_build import gfx_names, gpu_targets, in_order
 from rocsteady.doctor.machine.view import View
+from rocsteady.system.disk_root import DiskRoot
 
 # What is looked at: Debian's suite, the package, and what we call its library.
 PACKAGES = (
