@@ -56,7 +56,7 @@ from rocsteady.run.attempt.strategy_environment import environment
 from rocsteady.run.attempt.termination import Suspension, end_tree, interrupted_twice, named
 from rocsteady.run.attempt.verdict_messages import RefusedSettings, VerdictMessages
 from rocsteady.run.attempt.watch_requests import RequestedActions
-from rocsteady.run.attempt.watchers import Moment, Watchers
+from rocsteady.run.attempt.watchers import Look, Watchers
 from rocsteady.run.checkpoints.resume import Launch
 from rocsteady.run.checkpoints.resume_trial import ResumeTrial
 from rocsteady.run.context import AttemptContext, Services
@@ -138,7 +138,7 @@ class Attempt:
         self._left: int | None = None  # steps to the end of the job
         self._watchers = self._watchers_of(RankWaitsFile(context.pages))
 
-    def _watchers_of(self, rank_waits: RankWaitsFile) -> Watchers[Moment]:
+    def _watchers_of(self, rank_waits: RankWaitsFile) -> Watchers[Look]:
         messages, before = self._messages, self._context.before
         return Watchers(
             self._announcer,
@@ -318,7 +318,7 @@ class Attempt:
         if alive:
             progress, inspected = self._progress, bool(self._snapshots)
             self._watchers.look(
-                Moment(now, verdict, progress.step, progress.heartbeats, tree, inspected)
+                Look(now, verdict, progress.step, progress.heartbeats, tree, inspected)
             )
         return verdict
 

@@ -12,8 +12,8 @@ from rocsteady.run.telling.announcer import Announcer
 Seen = TypeVar("Seen")
 
 
-class Moment(NamedTuple):
-    """An attempt at one look."""
+class Look(NamedTuple):
+    """What one look at an attempt shows."""
 
     at: float  # by the monotonic clock
     verdict: Verdict
