@@ -12,7 +12,11 @@ import pkgutil
 import sys
 
 THEIRS = ("accelerate", "lightning", "numpy", "pytorch_lightning", "torch", "transformers")
-RUNS_WHEN_IMPORTED = ("rocsteady.__main__", "rocsteady_train.inside.sitecustomize")
+RUNS_WHEN_IMPORTED = (
+    "rocsteady.__main__",
+    "rocsteady_train.inside.sitecustomize",
+    "rocsteady_train.inside.standby",
+)
 
 
 def import_all(package: str) -> str:
