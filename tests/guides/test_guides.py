@@ -201,7 +201,7 @@ def test_sigterm_saves_and_ends(guide: Guide, project: Project, frameworks_pytho
     child.terminate()
     err = project.ended(child, WITHIN).err
 
-    saved = re.search(r"rocsteady: (?:SIGTERM received: )?saved step (\d+)", err)
+    saved = re.search(r"rocsteady: .*step (\d+)", err)
     assert child.returncode == guide.terminated, err
     assert saved, err
     last = guide.saved.format(step=int(saved.group(1)))

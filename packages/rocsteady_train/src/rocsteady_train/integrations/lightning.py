@@ -141,14 +141,15 @@ class RocsteadyCallback(Callback):
         """Save, if that is wanted, and if no gradients are being added up."""
         asked = supervisor_link.save_is_wanted()
         stepped = (batch_idx + 1) % trainer.accumulate_grad_batches == 0
-        wanted = trainer.received_sigterm or (asked != self._asked and stepped)
-        if wanted and trainer.world_size == 1:
+        if asked != self._asked and stepped and trainer.world_size == 1:
             self._asked = asked
             self._save(trainer)
 
     def on_exception(self, trainer: Any, pl_module: Any, exception: BaseException) -> None:  # noqa: ANN401, ARG002
-        """Have it be seen from outside that SIGTERM ended this: Lightning ends with 0."""
+        """Save where SIGTERM ended this, and have that be seen outside: Lightning ends with 0."""
         if trainer.received_sigterm and isinstance(exception, SystemExit) and not exception.code:
+            if trainer.world_size == 1:
+                self._save(trainer)
             exception.code = SIGTERM_CODE
 
     def _save(self, trainer: Any) -> None:  # noqa: ANN401
