@@ -67,7 +67,6 @@ LIGHTNING = """
     if __name__ == "__main__":
         main()
 """
-BY_ITSELF = {"ROCSTEADY_RESUME_FROM": "{checkpoint}"}
 WITHIN = 120.0  # seconds
 
 
@@ -112,7 +111,7 @@ def test_a_run_takes_what_init_wrote(
     assert read_job(project.folder / "rocsteady.toml").job == Job(
         command=command,
         total=Total(steps=total),
-        resume=Resume(environment=BY_ITSELF, checkpoints=checkpoints),
+        resume=Resume(checkpoints=checkpoints),
     )
     planned = project.say("plan", "--json", "--trial", "2s", "--within", "20s", within=WITHIN)
     assert planned.code == 0, planned.err

@@ -187,7 +187,7 @@ def test_a_command_that_cannot_be_started_ends_as_in_a_shell(project: Project) -
 
     assert (missing.code, "no-such-program" in missing.err) == (127, True)
     assert (plain.code, "./plain" in plain.err) == (126, True)
-    assert project.line()["run"]["outcome"] == "not started"
+    assert project.line(f"{project.name}-2")["run"]["outcome"] == "not started"
 
 
 def test_a_script_without_a_page_that_made_steps_is_not_started_over(project: Project) -> None:
