@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import ast
 from importlib import resources
-from pathlib import Path
 
 import pytest
-from rocsteady_train.inside.payloads import runtime
 
 from rocsteady.probe.catalog import LEVELS, PROBES, Probe, at_level, estimate
 
@@ -41,13 +39,9 @@ def test_a_higher_level_tries_no_less(level: int) -> None:
 
 def test_levels_take_as_long_as_they_say() -> None:
     assert estimate(1) <= 8.0
-    assert estimate(2) <= 120.0
-    assert 12 * 60 <= estimate(3) <= 18 * 60
-    assert estimate(2, gpus=1) <= 120.0
-
-
-def test_nothing_risky_runs_below_the_third_level() -> None:
-    assert not any(probe.risky for probe in at_level(2))
+    assert estimate(2) <= 90.0
+    assert 7 * 60 <= estimate(3) <= 11 * 60
+    assert estimate(2, gpus=1) <= 90.0
 
 
 def test_what_starts_processes_starts_in_one_of_its_own() -> None:
@@ -55,18 +49,3 @@ def test_what_starts_processes_starts_in_one_of_its_own() -> None:
 
     assert {"import", "compile", "loader 2 workers, fork", "ranks gloo"} <= fresh
     assert all(probe.fresh for probe in PROBES if probe.arguments.get("workers"))
-
-
-def test_memory_of_the_host_is_never_taken_in_earnest() -> None:
-    assert 0 < runtime.room_bytes() <= runtime.MAX_HOST_BYTES
-
-
-def test_a_container_with_a_limit_is_given_a_share_of_what_is_left_there(tmp_path: Path) -> None:
-    root = tmp_path
-    (root / "proc").mkdir()
-    (root / "proc/meminfo").write_text("MemTotal: 64000000 kB\nMemAvailable: 32000000 kB\n")
-    (root / "sys/fs/cgroup").mkdir(parents=True)
-    (root / "sys/fs/cgroup/memory.max").write_text("1073741824\n")
-    (root / "sys/fs/cgroup/memory.current").write_text("536870912\n")
-
-    assert runtime.room_bytes(str(root)) == 536870912 // 32

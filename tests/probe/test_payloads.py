@@ -25,7 +25,7 @@ FAULTY = Path(__file__).parent / "faulty"
 SHARED_MEMORY = Path("/dev/shm")
 MakeRunner = Callable[..., ProbeRunner]
 # The same code as others, with more processes that each import torch.
-LEFT_OUT = ("loader 4 workers, forkserver", "loader 4 workers, spawn", "ranks DDP, nccl")
+LEFT_OUT = ("loader 4 workers, forkserver", "loader 4 workers, spawn")
 WITHOUT_GPU = {probe.title for probe in PROBES if probe.gpus} | {
     "device",
     "attention-backward efficient",
@@ -116,8 +116,6 @@ def test_every_probe_ends_well_here_or_says_why_it_is_not_run(make_runner: MakeR
     )
     assert seen["import"].said["version"].startswith("2.")
     assert seen["copies pageable"].figures["bytes_per_s"] > 1e8
-    assert seen["checkpoint-write"].figures["bytes_per_s"] > 1e6
-    assert seen["actor-critic"].figures["parameters"] == pytest.approx(2.9e6, rel=0.02)
 
 
 @pytest.mark.parametrize(
@@ -132,7 +130,7 @@ def test_every_probe_ends_well_here_or_says_why_it_is_not_run(make_runner: MakeR
         ),
         ("one_wrong_element", "matmul-gradient bf16", ProbeOutcome.WRONG, "bf16 product"),
         ("out_of_memory", "matmul-gradient bf16", ProbeOutcome.NO_MEMORY, "HIP out of memory"),
-        ("too_little_memory", "churn", ProbeOutcome.NO_MEMORY, "can't allocate memory"),
+        ("too_little_memory", "copies pageable", ProbeOutcome.NO_MEMORY, "can't allocate memory"),
     ],
 )
 def test_a_fault_is_told_for_what_it_is_and_the_others_still_run(
@@ -140,7 +138,9 @@ def test_a_fault_is_told_for_what_it_is_and_the_others_still_run(
 ) -> None:
     runner = make_runner(fault)
 
-    found = tried(runner, title, tries=400)
+    large = {"arguments": {"pinned": False, "bytes": 1 << 30}}
+    changes = large if fault == "too_little_memory" else {}
+    found = tried(runner, title, tries=400, **changes)
     others = [tried(runner, "matmul-gradient fp32"), tried(runner, "attention-backward math")]
 
     assert (found.outcome, [each.outcome for each in others]) == (outcome, [ProbeOutcome.OK] * 2)

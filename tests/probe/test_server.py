@@ -17,8 +17,8 @@ pytestmark = pytest.mark.slow
 STARTS = int(os.environ.get("ROCSTEADY_TEST_STARTS", "3"))
 SUITE = 30
 PAYLOADS: tuple[tuple[str, dict[str, object]], ...] = (
-    ("kernels:multinomial", {}),
-    ("kernels:scatter", {}),
+    ("kernels:convolution_gradient", {}),
+    ("runtime:copies", {"pinned": False, "bytes": 4096}),
     ("kernels:matmul_gradient", {"precision": "fp32"}),
     ("kernels:attention_backward", {"backend": "math"}),
     ("runtime:loader", {"workers": 0, "method": "", "pinned": False}),

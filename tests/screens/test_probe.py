@@ -53,7 +53,7 @@ def test_a_long_name_does_not_push_the_rest_off_the_page() -> None:
             (seen("import"), seen("ranks nccl", ProbeOutcome.NOT_RUN)),
             ["No failures in 1 probe; 1 not run."],
         ),
-        ((seen("churn", ProbeOutcome.WENT_DOWN),), ["Churn crashed the machine."]),
+        ((seen("compile", ProbeOutcome.WENT_DOWN),), ["Compile crashed the machine."]),
         ((), []),
     ],
 )

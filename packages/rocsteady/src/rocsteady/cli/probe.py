@@ -67,7 +67,7 @@ PLACES = ("bin/python", "bin/python3", "Scripts/python.exe", "python.exe")
     type=click.Choice(LEVEL_NAMES),
     default="1",
     show_default=True,
-    help="1: seconds; 2: about 2 min; 3: about 15 min.",
+    help="1: seconds; 2: about 80 s; 3: about 10 min.",
 )
 @python_option
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line.")

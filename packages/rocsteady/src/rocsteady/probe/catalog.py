@@ -11,7 +11,7 @@ FORK_START = 0.05  # until the first try
 MIB = 1 << 20
 
 LEVELS = (1, 2, 3)
-BACKWARD, BATCHES, STEPS = "backward passes", "batches", "steps"
+BACKWARD, BATCHES = "backward passes", "batches"
 
 
 class Probe(Value, frozen=True, kw_only=True):
@@ -105,19 +105,17 @@ def _loader(workers: int, method: str = "", *, level: int, pinned: bool = False)
     )
 
 
-def _ranks(
-    variant: str, backend: str, what: str, *, level: int, seconds: tuple[float, float, float]
-) -> Probe:
+def _ranks(backend: str, *, level: int, seconds: tuple[float, float, float]) -> Probe:
     return Probe(
         name="ranks",
-        variant=variant,
+        variant=backend,
         payload="ranks:two_ranks",
-        arguments={"backend": backend, "what": what},
+        arguments={"backend": backend},
         question=f"Do two ranks agree over {backend}?",
         level=level,
         tries=(100, 1000, 10_000),
         seconds=seconds,
-        what="rounds" if what == "collectives" else STEPS,
+        what="rounds",
         fresh=True,
         gpus=2 if backend == "nccl" else 0,
         patience=60.0,  # longer than a collective may take, so that its own error comes first
@@ -163,70 +161,6 @@ PROBES: tuple[Probe, ...] = (
     _attention("efficient", level=2),
     _attention("flash", level=1),
     Probe(
-        name="transformer",
-        payload="models:transformer",
-        question="Does a small transformer learn?",
-        level=2,
-        tries=(30, 500, 10_000),
-        seconds=(1.0, 4.0, 60.0),
-        what=STEPS,
-    ),
-    Probe(
-        name="actor-critic",
-        payload="models:actor_critic",
-        question="Does an actor-critic with attention learn, with 2.9 million parameters?",
-        level=2,
-        tries=(30, 300, 5000),
-        seconds=(2.0, 6.0, 60.0),
-        what=STEPS,
-    ),
-    Probe(
-        name="mixed-precision",
-        payload="models:mixed_precision",
-        question="Do autocast and GradScaler work, also when a gradient is infinite?",
-        level=2,
-        tries=(30, 500, 10_000),
-        seconds=(0.5, 2.5, 20.0),
-        what=STEPS,
-    ),
-    Probe(
-        name="embedding",
-        payload="kernels:embedding",
-        question="Are the gradients of an embedding correct?",
-        level=2,
-        tries=(50, 500, 5000),
-        seconds=(0.2, 1.5, 15.0),
-        what=BACKWARD,
-    ),
-    Probe(
-        name="scatter",
-        payload="kernels:scatter",
-        question="Do scatter_add and index_add lose nothing?",
-        level=2,
-        tries=(50, 500, 5000),
-        seconds=(0.2, 1.5, 15.0),
-    ),
-    Probe(
-        name="multinomial",
-        payload="kernels:multinomial",
-        question="Does multinomial draw from the right distribution?",
-        level=2,
-        tries=(50, 500, 5000),
-        seconds=(0.2, 1.5, 15.0),
-        what="drawings",
-    ),
-    Probe(
-        name="multinomial",
-        variant="invalid",
-        payload="kernels:multinomial_invalid",
-        question="Is a negative probability rejected, or does the GPU hang?",
-        level=3,
-        tries=(10, 100, 1000),
-        seconds=(0.1, 0.5, 2.0),
-        what="drawings",
-        risky=True,
-    ),
-    Probe(
         name="compile",
         payload="kernels:compiled",
         question="Does torch.compile give the same numbers?",
@@ -247,53 +181,8 @@ PROBES: tuple[Probe, ...] = (
     _loader(2, "spawn", level=2),
     _loader(4, "spawn", level=3),
     _loader(2, "spawn", level=3, pinned=True),
-    Probe(
-        name="churn",
-        payload="runtime:churn",
-        question="Do memory blocks stay intact when allocated and freed at random?",
-        level=2,
-        tries=(100, 2000, 50_000),
-        seconds=(0.5, 2.5, 45.0),
-        what="blocks",
-    ),
-    Probe(
-        name="largest-block",
-        payload="runtime:largest",
-        question="How much of the free memory can be allocated in one block?",
-        level=3,
-        tries=(1, 1, 3),
-        seconds=(1.0, 2.0, 10.0),
-        what="searches",
-        risky=True,  # it takes all that is free, where a screen may need some
-        patience=30.0,
-    ),
-    _ranks("nccl", "nccl", "collectives", level=1, seconds=(0.5, 3.0, 30.0)),
-    _ranks("gloo", "gloo", "collectives", level=2, seconds=(0.5, 2.0, 20.0)),
-    _ranks("DDP, gloo", "gloo", "ddp", level=2, seconds=(2.0, 5.0, 30.0)),
-    _ranks("DDP, nccl", "nccl", "ddp", level=2, seconds=(2.0, 5.0, 30.0)),
-    _ranks("FSDP, gloo", "gloo", "fsdp", level=2, seconds=(2.0, 5.0, 30.0)),
-    _ranks("FSDP, nccl", "nccl", "fsdp", level=2, seconds=(2.0, 5.0, 30.0)),
-    Probe(
-        name="ranks",
-        variant="DataParallel",
-        payload="ranks:data_parallel",
-        question="Does one process with two GPUs get the gradients of one?",
-        level=2,
-        tries=(50, 500, 5000),
-        seconds=(1.0, 3.0, 30.0),
-        what=BACKWARD,
-        gpus=2,
-    ),
-    Probe(
-        name="checkpoint-write",
-        payload="runtime:checkpoint",
-        arguments={"bytes": 32 * MIB},
-        question="How fast does a checkpoint reach the disk?",
-        level=2,
-        tries=(2, 5, 50),
-        seconds=(1.0, 3.0, 30.0),
-        what="checkpoints",
-    ),
+    _ranks("nccl", level=1, seconds=(0.5, 3.0, 30.0)),
+    _ranks("gloo", level=2, seconds=(0.5, 2.0, 20.0)),
 )
 
 

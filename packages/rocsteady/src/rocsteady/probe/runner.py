@@ -43,7 +43,6 @@ EVIDENCE_WITHIN = timedelta(seconds=8)
 OUTPUT_LIMIT = 256 * 1024  # bytes
 RESULT_LIMIT = 16 * 1024 * 1024  # bytes
 _BEAT = struct.Struct("=Q")
-_LONG = (1 << 32) - 1  # the lower half counts tries, the upper one signs of life between them
 
 
 class Result(Value, frozen=True, kw_only=True):
@@ -177,12 +176,12 @@ class _Watch:
             beat = self._beat()
             if beat != before:
                 before, moved, waited = beat, time.monotonic(), _Waited(self._payload)
-                self._progress(beat & _LONG)
+                self._progress(beat)
             patience = (
                 self._probe.patience if beat else max(self._probe.first, self._probe.patience)
             )
             if waited.too_long(time.monotonic() - moved, patience):
-                return self._hung(beat & _LONG, time.monotonic() - start)
+                return self._hung(beat, time.monotonic() - start)
 
     def _ended(self, ended: Exit, seconds: float) -> Observation:
         result = self._result()
@@ -205,7 +204,7 @@ class _Watch:
         return Observation(
             probe=self._probe.name,
             outcome=ProbeOutcome.CRASH,
-            tries=self._beat() & _LONG,
+            tries=self._beat(),
             seconds=seconds,
             why=_how(ended) + (f": {_last_line(log)}" if log.strip() else ""),
             place=place,

@@ -44,7 +44,6 @@ class Experiment:
         self.facts: dict[str, str] = {}
         self.began = time.monotonic()
         self._torch: Any = None
-        self._lost = False  # the device, on purpose
         descriptor = os.open(os.path.join(self.folder, BEAT_FILE), os.O_RDWR | os.O_CREAT, 0o600)
         try:
             os.ftruncate(descriptor, BEAT)
@@ -77,21 +76,13 @@ class Experiment:
             if self.done >= self.wanted or time.monotonic() - self.began >= self.seconds:
                 return
 
-    def alive(self) -> None:
-        """Beat within a long try."""
-        self._beat[0] += 1 << 32
-
     def wait(self) -> None:
         """Wait until the device has done what it was given."""
         torch = sys.modules.get("torch")
-        if self._lost or torch is None:
+        if torch is None:
             return
         if torch.cuda.is_available() and torch.cuda.is_initialized():
             torch.cuda.synchronize()
-
-    def give_up_device(self) -> None:
-        """Take no notice of the device any more, which an assert has made useless."""
-        self._lost = True
 
     def compare(self, found: Any, reference: Any, bound: float, what: str = "result") -> None:
         """Compare with a float64 reference; ``bound`` is relative to its largest value."""

@@ -20,8 +20,6 @@ from .experiment import Experiment, NotHere, WrongNumbers
 WITHIN = timedelta(seconds=45)  # for joining, and for one collective
 ENDED_WITHIN = 5.0  # seconds
 SIZE = 4096
-WIDTH, ROWS = 16, 8
-RATE = 0.1
 DIES_WITH_PARENT = 1  # PR_SET_PDEATHSIG
 
 Step = Callable[[int], None]
@@ -119,8 +117,7 @@ def _joined(torch: Any, rank: int, folder: str, arguments: dict[str, Any]) -> It
     torch.distributed.init_process_group(
         arguments["backend"], init_method=store, rank=rank, world_size=2, timeout=WITHIN
     )
-    make = {"collectives": _collectives, "ddp": _ddp, "fsdp": _fsdp}[arguments["what"]]
-    yield make(torch, rank, device)
+    yield _collectives(torch, rank, device)
     torch.distributed.destroy_process_group()
 
 
@@ -138,73 +135,3 @@ def _collectives(torch: Any, rank: int, device: str) -> Step:
             raise WrongNumbers("broadcast")
 
     return step
-
-
-def _ddp(torch: Any, rank: int, device: str) -> Step:
-    model = torch.nn.parallel.DistributedDataParallel(_model(torch, device))
-    return _trained(torch, rank, device, model, lambda one: one)
-
-
-def _fsdp(torch: Any, rank: int, device: str) -> Step:
-    try:
-        from torch.distributed.device_mesh import init_device_mesh  # noqa: PLC0415
-        from torch.distributed.fsdp import fully_shard  # noqa: PLC0415
-    except ImportError:
-        raise NotHere(f"torch {torch.__version__} has no fully_shard") from None
-    model = _model(torch, device)
-    fully_shard(model, mesh=init_device_mesh(device.partition(":")[0], (2,)))
-    return _trained(torch, rank, device, model, lambda one: one.full_tensor())
-
-
-def _trained(torch: Any, rank: int, device: str, model: Any, whole: Callable[[Any], Any]) -> Step:
-    """Return a step, after which the weights must be those of one process with both batches."""
-    exact = _model(torch, "cpu").double()
-    optimizer = torch.optim.SGD(model.parameters(), RATE)
-    right = torch.optim.SGD(exact.parameters(), RATE)
-    # Errors of earlier steps stay in the weights: each adds a few eps of what it changes.
-    eps = float(torch.finfo(torch.float32).eps)
-
-    def step(number: int) -> None:
-        batches = [_batch(torch, 2 * number + each) for each in range(2)]
-        optimizer.zero_grad()
-        model(batches[rank].to(device)).pow(2).mean().backward()
-        optimizer.step()
-        right.zero_grad()
-        for batch in batches:
-            (exact(batch.double()).pow(2).mean() / 2).backward()
-        right.step()
-        for found, reference in zip(model.parameters(), exact.parameters()):
-            off = (whole(found.detach()).cpu().double() - reference.detach()).abs().max()
-            bound = (number + 1) * WIDTH * eps * float(reference.detach().abs().max())
-            if not float(off) <= bound:
-                raise WrongNumbers(f"the weights are off by {float(off):.3g} at step {number + 1}")
-
-    return step
-
-
-def _model(torch: Any, device: str) -> Any:
-    torch.manual_seed(0)
-    return torch.nn.Linear(WIDTH, WIDTH).to(device)
-
-
-def _batch(torch: Any, number: int) -> Any:
-    return torch.randn(ROWS, WIDTH, generator=torch.Generator().manual_seed(number))
-
-
-def data_parallel(trial: Experiment) -> None:
-    """One process, two GPUs: DataParallel, against one process with one."""
-    torch = trial.torch
-    count = torch.cuda.device_count() if torch.cuda.is_available() else 0
-    if count < 2:  # noqa: PLR2004 - it is for two
-        raise NotHere("one GPU" if count else "no GPU")
-    model = torch.nn.DataParallel(_model(torch, "cuda:0"), [0, 1])
-    exact = _model(torch, "cpu").double()
-    bound = WIDTH * float(torch.finfo(torch.float32).eps)
-    for number in trial.tries():
-        batch = _batch(torch, number)
-        model.zero_grad()
-        exact.zero_grad()
-        model(batch.to("cuda:0")).pow(2).sum().backward()
-        exact(batch.double()).pow(2).sum().backward()
-        for found, reference in zip(model.parameters(), exact.parameters()):
-            trial.compare(found.grad, reference.grad, bound, "gradient")
