@@ -106,7 +106,8 @@ SPAWNED = """
     class Mine:
         value = 3
     def work(queue, thing):
-        found = sorted(name for name in sys.modules if name.startswith("_rocsteady"))
+        found = sorted(name for name in sys.modules
+            if name.startswith("_rocsteady") and not name.endswith(".standby"))
         queue.put((type(thing).__module__, thing.value, __name__, sys.argv, found))
     def squared(number): return number * number, __name__
     if __name__ == "__main__":
