@@ -119,7 +119,7 @@ def test_else_the_command_is_that_of_this_interpreter(
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.delenv(COMMAND, raising=False)
 
-    assert rocsteady_command() == [sys.executable, "-m", "rocsteady"]
+    assert rocsteady_command() == [sys.executable, "-P", "-m", "rocsteady"]
 
 
 class MemoryStore:

@@ -4,6 +4,9 @@ import sys
 
 from rocsteady import __version__
 
+if __name__ == "__main__" and not sys.flags.safe_path:
+    del sys.path[0]  # of `python -m rocsteady`: the folder of somebody's project
+
 
 def main() -> None:
     """Run the command."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -62,7 +61,7 @@ from rocsteady.store.redaction import shown_command
 from rocsteady.store.run_names import check_name
 from rocsteady.store.values import RunLine
 from rocsteady.suggestions import no_such
-from rocsteady.system.background import Detached, start_detached
+from rocsteady.system.background import ITSELF, Detached, start_detached
 from rocsteady.system.terminal import can_fill_screen
 
 EXAMPLE = "rocsteady run -- python train.py"
@@ -458,7 +457,7 @@ def detach(words: Sequence[str], folder: Path, journal: Journal) -> str:
     output = journal.place.folder / OUTPUT
     offset = output.stat().st_size if output.exists() else 0
     before = {line.run.name: line.attempts for line in journal.runs()}
-    command = [sys.executable, "-m", "rocsteady", "run", WITHOUT_TERMINAL, *words]
+    command = [*ITSELF, "run", WITHOUT_TERMINAL, *words]
     since, started = time.time(), start_detached(command, os.environ, folder, output)
     deadline = time.monotonic() + WAIT
     name, begun = "", False

@@ -16,17 +16,19 @@ from rocsteady.cli.completion import run_names
 from rocsteady.cli.options import Duration
 from rocsteady.cli.project import OUTPUT, find_run, nothing_run, open_journal, running
 from rocsteady.cli.stop import ask_supervisor
+from rocsteady.errors import RocsteadyError
 from rocsteady.exit_codes import INTERRUPTED, PERSON_NEEDED
 from rocsteady.model import RunOutcome
 from rocsteady.run.telling.run_watcher import RunWatcher, WatchView, line_of_text
 from rocsteady.screens.screen import layout, show, show_json, tell, without_secrets
 from rocsteady.screens.watch import condition, is_moving
 from rocsteady.store.journal import Journal
+from rocsteady.store.machine_history import knows_run, memory_to_read
 from rocsteady.store.redaction import redactor_here
 from rocsteady.store.values import Run
 from rocsteady.system import procfs
 from rocsteady.system.atomic_file import write_whole
-from rocsteady.system.background import start_detached
+from rocsteady.system.background import ITSELF, start_detached
 from rocsteady.system.terminal import can_fill_screen
 from rocsteady.wording import ahead
 
@@ -115,9 +117,11 @@ def watch_screen(journal: Journal, name: str, *, ask: bool = False) -> int:
     from rocsteady.screens.watch_app import Controls, WatchApp  # noqa: PLC0415 - 250 ms: Textual
 
     def restart(run: Run) -> None:
+        if not knows_run(run, journal.place, memory_to_read()):
+            raise RocsteadyError(f"not restarted: see first what it runs: run --resume {run.name}")
         words = ("run", "--detach", "--yes", "--resume", run.name)
         output = journal.place.folder / OUTPUT
-        start_detached([sys.executable, "-m", "rocsteady", *words], os.environ, Path.cwd(), output)
+        start_detached([*ITSELF, *words], os.environ, Path.cwd(), output)
 
     app = WatchApp(journal, name, Controls(stop=ask_supervisor, restart=restart), ask=ask)
     code = app.run()

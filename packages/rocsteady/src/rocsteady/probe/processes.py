@@ -20,7 +20,7 @@ from rocsteady.system.child_end import DETACHED, Exit, Stopping
 
 PACKAGE = "_rocsteady_inside"
 START = (
-    "import sys; sys.path.insert(0, sys.argv[1]);"
+    "import sys; sys.path[:] = [sys.argv[1], *filter(None, sys.path)];"
     f" from {PACKAGE}.payloads.experiment import main; main(sys.argv[2:])"
 )
 READY_WITHIN = 120.0  # seconds for importing torch

@@ -6,10 +6,13 @@ import os
 import shutil
 import signal
 import subprocess
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from rocsteady.system import bounded_call
+
+ITSELF = (sys.executable, "-P", "-m", "rocsteady")  # the working folder is somebody's project
 
 
 class Detached:

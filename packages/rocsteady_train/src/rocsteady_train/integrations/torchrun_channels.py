@@ -41,7 +41,7 @@ def rocsteady_command() -> list[str]:
         return [configured] if is_path else shlex.split(configured)
     if found := shutil.which("rocsteady"):
         return [found]
-    return [sys.executable, "-m", "rocsteady"]
+    return [sys.executable, "-P", "-m", "rocsteady"]  # which needs Python 3.11, as -P does
 
 
 class Watcher:
