@@ -11,11 +11,11 @@ from msgspec.structs import replace
 
 from rocsteady.errors import RocsteadyError
 from rocsteady.model import RunOutcome, Strategy
-from rocsteady.run.checkpoints import script_resume
 from rocsteady.run.checkpoints.existing_checkpoints import Choice, choose
 from rocsteady.run.checkpoints.resume import Origin, find_checkpoints, save_origin
 from rocsteady.run.job.values import Existing, Job, Resume
 from rocsteady.screens.job_questions import ask_existing
+from rocsteady.store.account_records import keep
 from rocsteady.store.values import Run, RunLine
 
 RESUME = Resume(arguments=("--resume", "{checkpoint}"), checkpoints=("*.pt",))
@@ -142,7 +142,7 @@ def test_what_resumes_by_itself_cannot_be_started_fresh(folder: Path) -> None:
     job = replace(JOB, resume=None)
     lines = [line(folder, RunOutcome.DONE)]
     choose(job, folder, lines, Choice(existing=Existing.FRESH))
-    script_resume.save_resume(RESUME, folder)
+    keep(RESUME, folder)
 
     with pytest.raises(RocsteadyError, match="the script itself resumes from"):
         choose(job, folder, lines, Choice(existing=Existing.FRESH))

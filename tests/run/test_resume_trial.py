@@ -20,9 +20,8 @@ from rocsteady.run.checkpoints.resume_trial import (
     ResumeTrial,
     SavedMethod,
     put_back,
-    save_method,
-    saved_method,
 )
+from rocsteady.store.account_records import keep, kept
 
 SINCE = 1000.0
 WITHIN = timedelta(seconds=60)
@@ -36,7 +35,7 @@ def trial(tmp_path: Path) -> ResumeTrial:
         made.mkdir()
     (folder / "last.pt").write_bytes(b"step 200")
     (folder / "log.csv").write_text("1\n2\n")
-    save_method(SavedMethod(method=ResumeMethod(how=How.OPTION)), records)
+    keep(SavedMethod(method=ResumeMethod(how=How.OPTION)), records)
     trial = ResumeTrial(folder, records, SINCE, WITHIN)
     trial.prepare(Path("last.pt"))
     return trial
@@ -61,7 +60,7 @@ def test_a_checkpoint_of_the_run_that_is_read_proves_the_way(
     trial.seen(200.0, beats(99), read(tmp_path, SINCE + 1))
 
     assert (trial.proven, trial.started_over) == (True, "")
-    saved = saved_method(tmp_path / "records")
+    saved = kept(SavedMethod, tmp_path / "records")
     assert saved is not None
     assert saved.proven
     assert not (tmp_path / "records" / COPIES).exists()
@@ -122,8 +121,8 @@ def test_what_it_wrote_over_is_put_back(trial: ResumeTrial, tmp_path: Path) -> N
     assert (project / "last.pt").read_bytes() == b"step 200"
     assert (project / "log.csv").read_text() == "1\n2\n"
     assert not (project / "new.pt").exists()
-    kept = {path.name: path.read_bytes() for path in (records / "started-over-2").rglob("*.*")}
-    assert kept == {"last.pt": b"step 10", "log.csv": b"1\n", "new.pt": b"of the attempt"}
+    aside = {path.name: path.read_bytes() for path in (records / "started-over-2").rglob("*.*")}
+    assert aside == {"last.pt": b"step 10", "log.csv": b"1\n", "new.pt": b"of the attempt"}
 
 
 def test_what_it_deleted_is_put_back(trial: ResumeTrial, tmp_path: Path) -> None:
@@ -161,9 +160,54 @@ def test_with_little_room_the_checkpoint_and_small_files_are_copied(
 ) -> None:
     with (tmp_path / "project/old.pt").open("wb") as stream:
         os.ftruncate(stream.fileno(), 200 << 20)
-    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=(1 << 30) + 100))
+    monkeypatch.setattr(
+        shutil, "disk_usage", lambda _: SimpleNamespace(free=(1 << 30) + 100, total=0)
+    )
 
     trial.prepare(Path("last.pt"))
 
     copies = tmp_path / "records" / COPIES
     assert sorted(path.name for path in copies.iterdir()) == ["last.pt", "log.csv"]
+
+
+def test_a_link_in_the_way_of_what_is_put_back_is_not_followed(
+    trial: ResumeTrial, tmp_path: Path
+) -> None:
+    project, precious = tmp_path / "project", tmp_path / "precious"
+    precious.mkdir()
+    (precious / "last.pt").write_bytes(b"mine")
+    (project / "inner").mkdir()
+    (project / "inner/last.pt").write_bytes(b"step 200")
+    trial.prepare(Path("last.pt"))
+    shutil.rmtree(project / "inner")
+    (project / "inner").symlink_to(precious)
+
+    with pytest.raises(RocsteadyError, match="cannot be undone"):
+        trial.put_back(2)
+    assert (precious / "last.pt").read_bytes() == b"mine"
+
+
+def test_outputs_behind_a_link_are_put_back_where_they_were(
+    trial: ResumeTrial, tmp_path: Path
+) -> None:
+    project, data = tmp_path / "project", tmp_path / "data"
+    data.mkdir()
+    (data / "last.pt").write_bytes(b"step 200")
+    (project / "out").symlink_to(data)
+    trial.prepare(Path("out/last.pt"))
+    (data / "last.pt").write_bytes(b"step 10")
+
+    trial.put_back(2)
+
+    assert (data / "last.pt").read_bytes() == b"step 200"
+    assert (tmp_path / "records/started-over-2/out/last.pt").read_bytes() == b"step 10"
+
+
+def test_copies_that_this_account_has_not_made_are_not_put_back(tmp_path: Path) -> None:
+    project, records = tmp_path / "project", tmp_path / "records"
+    (records / COPIES).mkdir(parents=True)
+    (records / COPIES / "last.pt").write_bytes(b"somebody's")
+    project.mkdir()
+
+    assert not put_back(project, records, 2)
+    assert list(project.iterdir()) == []

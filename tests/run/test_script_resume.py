@@ -13,14 +13,12 @@ from supervised import Project, until
 
 from rocsteady.hangs.heartbeat_pages import Resumes
 from rocsteady.run.checkpoints.script_resume import (
-    RESUME_FILE,
     checkpoint_folders,
     resume_of,
-    save_resume,
-    saved_resume,
 )
 from rocsteady.run.job.done_when import matches
 from rocsteady.run.job.values import Resume
+from rocsteady.store.account_records import account_folder, keep, kept
 
 HURRIED = Path(__file__).parents[1] / "victims" / "hurried.py"
 
@@ -66,17 +64,18 @@ def test_a_strange_name_is_found_and_nothing_else(tmp_path: Path) -> None:
 def test_it_is_kept_for_whoever_takes_over(tmp_path: Path) -> None:
     resume = resume_of(told("/job/checkpoints"), [Path("/job")])
 
-    assert saved_resume(tmp_path) is None
-    save_resume(resume, tmp_path)
-    assert saved_resume(tmp_path) == resume
-    save_resume(resume, tmp_path / "gone")  # is no reason to stop
+    assert kept(Resume, tmp_path) is None
+    keep(resume, tmp_path)
+    assert kept(Resume, tmp_path) == resume
+    keep(resume, tmp_path / "gone")  # is no reason to stop
 
 
 @pytest.mark.parametrize("content", [b"", b"{}", b"[1]", b"\xff", b'{"checkpoints": 3}'])
 def test_what_cannot_be_read_is_not_known(tmp_path: Path, content: bytes) -> None:
-    (tmp_path / RESUME_FILE).write_bytes(content)
+    keep(resume_of(told("/job"), [Path("/job")]), tmp_path)
+    (account_folder(tmp_path) / "Resume").write_bytes(content)
 
-    assert saved_resume(tmp_path) is None
+    assert kept(Resume, tmp_path) is None
 
 
 # ---- Real trainings ----
@@ -167,7 +166,7 @@ def test_a_run_that_was_left_is_taken_over_at_its_newest_checkpoint(
 ) -> None:
     child = training.start("--", torch_python, script(training, NOTHING))
     until(lambda: list(training.folder.glob("checkpoints/step-*")), 120)
-    until(lambda: list(training.folder.glob(f".rocsteady/runs/*/{RESUME_FILE}")), 10)
+    until(lambda: list(training.home.glob(".local/state/rocsteady/runs/*/Resume")), 10)
     child.kill()
     until(lambda: not training.processes(), 10.0, lambda: str(training.processes()))
 

@@ -437,7 +437,7 @@ def _job(folder: Path, options: RunOptions, journal: Journal, memory: Memory) ->
     resumed = options.resumed_run
     if resumed is not None:
         run = find_run(journal, resumed).run
-        ask_about_run(run, journal.place, memory, yes=options.yes)
+        ask_about_run(run, journal, memory, yes=options.yes)
         try:
             job = msgspec.convert(run.job, Job)
         except msgspec.ValidationError as error:

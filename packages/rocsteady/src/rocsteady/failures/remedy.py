@@ -21,7 +21,7 @@ from rocsteady.doctor.knowledge.rules import PLACEHOLDER, Condition, leaves, pro
 from rocsteady.doctor.machine.machine import Machine
 from rocsteady.doctor.machine.torch_build import made_by
 from rocsteady.errors import KnowledgeError
-from rocsteady.failures.computed import COMPUTED
+from rocsteady.failures.computed import COMPUTED, GFX_OVERRIDE
 from rocsteady.failures.difference import describe_changes
 from rocsteady.failures.situation import NEEDS, FailedAttempt, Refused, Situation
 from rocsteady.model import Certainty, Failure, Fingerprint, Strategy, Value
@@ -269,6 +269,26 @@ def _with_setting(situation: Situation, setting: Mapping[str, Any]) -> Strategy 
         there = describe_changes(Strategy(), msgspec.convert(setting, Strategy))
         return Refused(why=f"{there} is already in effect")
     return changed
+
+
+def believed(strategy: Strategy, chosen: Iterable[Strategy] = ()) -> Strategy:
+    """Return a strategy of a journal without variables that no workaround and no user has set."""
+    own = [item for each in chosen for item in each.variables.items()]
+    variables = {
+        name: value
+        for name, value in strategy.variables.items()
+        if (name, value) in own or _is_set_by_workaround(name, value)
+    }
+    return msgspec.structs.replace(strategy, variables=variables)
+
+
+def _is_set_by_workaround(name: str, value: str | None) -> bool:
+    if value is None:
+        unset = (GFX_OVERRIDE, *(each.name for each in harmful_variables()))
+        return name.startswith(unset)
+    return name in ALLOCATOR or any(
+        each.set.get(name) == value for each in load_remedies().values()
+    )
 
 
 def _with_variables(situation: Situation, variables: Mapping[str, str]) -> Strategy | Refused:

@@ -23,6 +23,7 @@ from rocsteady.run.loop import Supervisor
 from rocsteady.run.observer import ObservedRun, Observer
 from rocsteady.run.options import RunOptions
 from rocsteady.run.telling.announcer import Announcer, Screen
+from rocsteady.store.account_records import forget
 from rocsteady.store.identity import fingerprint, is_alive
 from rocsteady.store.journal import Journal
 from rocsteady.store.machine_history import Memory
@@ -182,5 +183,6 @@ class SandboxRun:
             observers=(_InSandbox(self.scratch), observer),
         )
         code = supervisor.carry_out()
+        forget(Path(run.folder))  # nobody takes it over
         journal.flush()
         return supervisor, code

@@ -40,13 +40,12 @@ from rocsteady.run.checkpoints.resume_trial import OutputCopies, ResumeTrial, pu
 from rocsteady.run.checkpoints.script_resume import (
     checkpoint_folders,
     resume_of,
-    save_resume,
-    saved_resume,
 )
 from rocsteady.run.context import AttemptContext, RunSpec, Services
 from rocsteady.run.engines.processes import AttemptProcesses
 from rocsteady.run.engines.standby import keeping_standby
 from rocsteady.run.hosts.host_decision import HostAgreement
+from rocsteady.run.job.values import Resume
 from rocsteady.run.observer import ObservedRun, Observer, ticking
 from rocsteady.run.options import AUTO, RunOptions
 from rocsteady.run.recovery.attempt_review import AttemptReview
@@ -62,6 +61,7 @@ from rocsteady.run.telling.deadline_monitor import DeadlineMonitor
 from rocsteady.run.telling.events import Faults, Resumed, Started
 from rocsteady.run.telling.journal_records import JournalRecords, JournalWatch
 from rocsteady.run.telling.notifications import RunNotices
+from rocsteady.store.account_records import keep, kept
 from rocsteady.store.forecast import between_failures
 from rocsteady.store.identity import is_alive, script_fingerprint
 from rocsteady.store.values import Run, Sample
@@ -90,7 +90,7 @@ class Supervisor:
         observers: Sequence[Observer] = (),
     ) -> None:
         if spec.job.resume is None and spec.earlier is not None:
-            job = msgspec.structs.replace(spec.job, resume=saved_resume(spec.records))
+            job = msgspec.structs.replace(spec.job, resume=kept(Resume, spec.records))
             spec = with_fields(spec, job=job)
         hang_after = options.hang_after or spec.job.hang_after
         options = msgspec.structs.replace(options, hang_after=hang_after)
@@ -489,7 +489,7 @@ class Supervisor:
             return
         resume = resume_of(reported, (self._spec.folder, *self._spec.seen_as))
         self._checkpoints.resumes_by_itself(msgspec.structs.replace(job, resume=resume))
-        save_resume(resume, self._spec.records)
+        keep(resume, self._spec.records)
         self._announcer.say(
             f"the script saves and resumes on its own: checkpoints in {checkpoint_folders(resume)}."
         )

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 from datetime import timedelta
-from pathlib import Path
 
-import msgspec
 from msgspec.structs import replace
-from rocsteady_train.untrusted_file import read_regular
 
 from rocsteady.hangs.judgment.verdict import Patience
 from rocsteady.model import Strategy, Value
 from rocsteady.run.recovery.backoff import FIRST_WAIT
-from rocsteady.system.atomic_file import write_whole
 from rocsteady.system.child_end import Stopping
 
 AUTO, NEVER = "auto", "never"  # what --resume takes beside the name of a run
@@ -110,28 +105,8 @@ class RunOptions(Value, frozen=True, kw_only=True):
         return replace(self.timing.patience, hang_after=self.hang_after)
 
 
-FALLBACKS_FILE = "options.json"  # in the folder of a run, for when it is left and resumed
-FALLBACKS_LIMIT = 1024 * 1024  # bytes
-
-
 class Followed(Value, frozen=True, kw_only=True):
     """What a run follows of its plan."""
 
     stop: StopRule | None = None  # of the option that it began with
     fallbacks: tuple[Fallback, ...] = ()
-
-
-def save_fallbacks(options: RunOptions, run: Path) -> None:
-    """Write them into the folder of a run. Without a disk it can be run, and not resumed so."""
-    followed = Followed(stop=options.stop, fallbacks=options.fallbacks)
-    with contextlib.suppress(OSError):
-        write_whole(run / FALLBACKS_FILE, msgspec.json.encode(followed))
-
-
-def load_fallbacks(run: Path) -> Followed:
-    """Read them; none, if there are none or they cannot be read."""
-    try:
-        content = read_regular(run / FALLBACKS_FILE, FALLBACKS_LIMIT)
-        return msgspec.json.decode(content, type=Followed)
-    except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
-        return Followed()

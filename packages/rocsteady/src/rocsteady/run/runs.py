@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from rocsteady.doctor.knowledge.failures import load_failures
 from rocsteady.doctor.machine_at_start import record_machine
 from rocsteady.errors import RocsteadyError
-from rocsteady.failures.remedy import load_remedies
+from rocsteady.failures.remedy import believed, load_remedies
 from rocsteady.model import RunOutcome
 from rocsteady.run.attempt.termination import OF_TORCHRUN, end_what_was_left, guard
 from rocsteady.run.checkpoints.existing_checkpoints import Choice, choose
@@ -25,10 +25,11 @@ from rocsteady.run.engines.processes import start_command
 from rocsteady.run.engines.torchrun import AgentLink, torchrun_engine
 from rocsteady.run.job.values import Job
 from rocsteady.run.loop import Supervisor
-from rocsteady.run.options import NEVER, Followed, RunOptions, load_fallbacks, save_fallbacks
+from rocsteady.run.options import NEVER, Followed, RunOptions
 from rocsteady.run.telling.announcer import Announcer, Screen
 from rocsteady.run.telling.notifications import Notifier, channels, notify_sources
 from rocsteady.run.telling.run_exports import exports_of
+from rocsteady.store.account_records import forget, keep, kept
 from rocsteady.store.journal import Journal
 from rocsteady.store.machine_history import Memory, remember_run
 from rocsteady.store.values import Run, RunRecord
@@ -66,13 +67,15 @@ class RunLauncher:
             origin, note, _ = choose(job, self.folder, self.journal.runs(), self.choice)
         run, earlier = self._run(job, name)
         options = self.options
+        records = Path(run.folder)
         if earlier is None:
+            forget(records)
             remember_run(run, self.journal.place, self.memory)
-        if earlier is not None:
-            followed = load_fallbacks(Path(run.folder)) if options.follows_plan else Followed()
+        else:
+            followed = (options.follows_plan and kept(Followed, records)) or Followed()
             options = replace(options, stop=followed.stop, fallbacks=followed.fallbacks)
-        elif options.fallbacks:
-            save_fallbacks(options, Path(run.folder))
+        if earlier is None and options.fallbacks:
+            keep(Followed(stop=options.stop, fallbacks=options.fallbacks), records)
         exports = exports_of(job, run, self.journal, self.folder)
         supervisor = Supervisor(
             RunSpec(
@@ -149,8 +152,13 @@ class RunLauncher:
             raise RocsteadyError(
                 f"{resumed} is still running. To stop it: rocsteady stop {resumed}"
             )
-        earlier = journal.story(resumed)
-        return journal.take_over(resumed, alone=exclusive), earlier
+        earlier, run = journal.story(resumed), journal.take_over(resumed, alone=exclusive)
+        followed = kept(Followed, Path(run.folder)) or Followed()
+        chosen = (run.strategy, *(each.strategy for each in followed.fallbacks))
+        attempts = tuple(
+            replace(each, strategy=believed(each.strategy, chosen)) for each in earlier.attempts
+        )
+        return run, replace(earlier, attempts=attempts)
 
 
 def _load_knowledge() -> None:

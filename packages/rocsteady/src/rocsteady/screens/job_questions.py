@@ -12,14 +12,16 @@ from pathlib import Path
 import click
 
 from rocsteady.errors import RocsteadyError
+from rocsteady.failures.remedy import believed
+from rocsteady.model import Strategy
 from rocsteady.probe.scratch import outside
 from rocsteady.run.job import FILE
 from rocsteady.run.job.job_file import JobFile, read_job
 from rocsteady.run.job.stages import for_command
-from rocsteady.run.job.trust import changes, doubts, trust
+from rocsteady.run.job.trust import LOADS_CODE, changes, doubts, trust
 from rocsteady.run.job.values import Existing, Job
 from rocsteady.screens.screen import json_text, tell
-from rocsteady.store.location import Place
+from rocsteady.store.journal import Journal
 from rocsteady.store.machine_history import Memory, knows_run, remember_run
 from rocsteady.store.redaction import shown_command
 from rocsteady.store.values import Run
@@ -67,13 +69,26 @@ def ask_about(file: JobFile, memory: Memory, *, yes: bool, typed: Job | None = N
         trust(file, memory)
 
 
-def ask_about_run(run: Run, place: Place, memory: Memory, *, yes: bool) -> None:
-    """Show the command of a run that this account has no record of, before it is started again."""
+def ask_about_run(run: Run, journal: Journal, memory: Memory, *, yes: bool) -> None:
+    """Show what a run that this account has no record of starts and sets, before it does so."""
+    place = journal.place
     if knows_run(run, place, memory):
         return
+    attempts = journal.story(run.name).attempts
+    strategy = believed(attempts[-1].strategy, (run.strategy,)) if attempts else Strategy()
+    resume = run.job.get("resume")
+    job_variables = resume.get("environment") if isinstance(resume, dict) else None
+    for name in (*strategy.variables, *(job_variables or ())):
+        if LOADS_CODE.fullmatch(name):
+            raise RocsteadyError(
+                f"{run.name} was not started: its journal sets {name}, and this account has no"
+                " record of this run"
+            )
     if not yes:
         tell(f"rocsteady: {run.name}: this account has no record of this run. Its journal says:")
         tell(f"command: {shlex.join(run.command)}\njob: {json_text(run.job).rstrip()}")
+        if strategy != Strategy():
+            tell(f"strategy: {json_text(strategy).rstrip()}")
         not_run = RocsteadyError(f"{run.name} was not started. Read its command, then use --yes.")
         if not sys.stdin.isatty() or not click.confirm("Run it?", err=True):
             raise not_run

@@ -19,7 +19,7 @@ from typing import TypeVar
 import msgspec
 
 from rocsteady.errors import JournalError
-from rocsteady.model import Observation, Value
+from rocsteady.model import Observation, Strategy, Value
 from rocsteady.store import database
 from rocsteady.store.database import put, select
 from rocsteady.store.location import DATABASE, Place, memory_file
@@ -179,7 +179,7 @@ def _without_oldest(connection: sqlite3.Connection, machine: str) -> None:
 
 
 def knows_run(run: Run, place: Place, memory: Memory) -> bool:
-    """Tell whether this account started a run, with this command and job, in this folder."""
+    """Tell whether this account started a run, with this command, job and strategy, here."""
     seen = memory.seen(_run_key(run, place))
     return seen is not None and seen.sha256 == _digest(run)
 
@@ -195,5 +195,8 @@ def _run_key(run: Run, place: Place) -> str:
 
 
 def _digest(run: Run) -> str:
-    content = msgspec.json.encode((run.name, run.started, run.command, run.job), order="sorted")
+    chosen = () if run.strategy == Strategy() else (run.strategy,)
+    content = msgspec.json.encode(
+        (run.name, run.started, run.command, run.job, *chosen), order="sorted"
+    )
     return hashlib.sha256(content).hexdigest()

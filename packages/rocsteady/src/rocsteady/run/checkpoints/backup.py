@@ -11,6 +11,7 @@ from rocsteady.errors import RocsteadyError
 from rocsteady.model import Value
 from rocsteady.system.drives import CLOCK_GRAIN
 from rocsteady.system.real_path import real_path
+from rocsteady.system.unlinked import copy_file
 from rocsteady.wording import size as written_size
 
 MAX_FILES = 200_000  # looked at; more is not a folder of outputs
@@ -60,10 +61,9 @@ def _copied(
         raise RocsteadyError(
             f"not enough disk space to back up the {written_size(size)} of files that the run wrote"
         )
+    place = Path(real_path(target.parent)) / target.name
     for path in wanted:
-        copy = target / path.relative_to(folder)
-        copy.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy2(path, copy)
+        copy_file(Path(real_path(path)), place / path.relative_to(folder))
     return BackedUpFiles(folder=str(target), files=len(wanted), names=names)
 
 

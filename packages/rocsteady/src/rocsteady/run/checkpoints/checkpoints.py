@@ -43,9 +43,10 @@ from rocsteady.run.checkpoints.resume import (
     whole_checkpoints,
 )
 from rocsteady.run.checkpoints.resume_detection import How, ResumeMethod, detect_resume
-from rocsteady.run.checkpoints.resume_trial import SavedMethod, save_method, saved_method
+from rocsteady.run.checkpoints.resume_trial import SavedMethod
 from rocsteady.run.job.printed_epochs import last_epoch_printed
 from rocsteady.run.job.values import CHECKPOINT, Job, Resume
+from rocsteady.store.account_records import keep, kept
 from rocsteady.store.redaction import shown_command
 from rocsteady.store.values import Run
 from rocsteady.system.drives import CLOCK_GRAIN, mounts, responds
@@ -124,7 +125,7 @@ class Checkpoints:
         self._began, self._attempts = began, 0
         self._batches = 0  # of an epoch, if its loader tells
         self._observed = False  # that the script finds by itself what the run has written
-        saved = saved_method(records)
+        saved = kept(SavedMethod, records)
         self._outside = [Path(folder) for folder in saved.outside] if saved else []
         self._mounts = mounts().keys()
         self._not_seen: tuple[AttemptEnd | None] | None = None  # whose checkpoints
@@ -133,7 +134,7 @@ class Checkpoints:
         """Write down what was there before the run."""
         self._new = True
         save_origin(self._origin, self._records)
-        save_method(SavedMethod(method=self.method), self._records)
+        keep(SavedMethod(method=self.method), self._records)
 
     def continue_from(self, since: float) -> None:
         """Let a new run go on from what an earlier one has written since then."""
@@ -145,7 +146,7 @@ class Checkpoints:
     @property
     def is_unproven(self) -> bool:
         """Whether no restart has shown yet that the script resumes as its text says."""
-        saved = saved_method(self._records)
+        saved = kept(SavedMethod, self._records)
         return self.method.inferred and not (saved is not None and saved.proven)
 
     @property
@@ -220,13 +221,13 @@ class Checkpoints:
         inside = [folder.resolve() for folder in (self.folder, *self._seen_as)]
         places = (holder(Path(place)) for place in saved.folders)
         new = [place for place in places if not any(map(place.is_relative_to, inside))]
-        kept = dict.fromkeys([*self._outside, *new])
-        if list(kept) == self._outside:
+        known = dict.fromkeys([*self._outside, *new])
+        if list(known) == self._outside:
             return
-        self._outside = list(kept)[-MAX_OUTSIDE:]
-        method = saved_method(self._records) or SavedMethod(method=self.method)
+        self._outside = list(known)[-MAX_OUTSIDE:]
+        method = kept(SavedMethod, self._records) or SavedMethod(method=self.method)
         outside = tuple(map(str, self._outside))
-        save_method(msgspec.structs.replace(method, outside=outside), self._records)
+        keep(msgspec.structs.replace(method, outside=outside), self._records)
 
     @property
     def gone(self) -> Path | None:

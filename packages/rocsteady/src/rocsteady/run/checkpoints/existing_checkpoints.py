@@ -15,8 +15,9 @@ from rocsteady.run.checkpoints.resume import (
     load_origin,
     whole_checkpoints,
 )
-from rocsteady.run.checkpoints.script_resume import checkpoint_folders, saved_resume
-from rocsteady.run.job.values import Existing, Job
+from rocsteady.run.checkpoints.script_resume import checkpoint_folders
+from rocsteady.run.job.values import Existing, Job, Resume
+from rocsteady.store.account_records import kept
 from rocsteady.store.values import RunLine
 
 
@@ -64,7 +65,7 @@ def choose(
 def _refuse_what_resumes_by_itself(job: Job, folder: Path, lines: Sequence[RunLine]) -> None:
     """Refuse to call a start fresh that is none: such a script finds its checkpoints itself."""
     same = (line.run for line in lines if line.run.command == job.command)
-    resumes = next((found for run in same if (found := saved_resume(Path(run.folder)))), None)
+    resumes = next((found for run in same if (found := kept(Resume, Path(run.folder)))), None)
     if resumes is not None and find_checkpoints(resumes, folder):
         raise RocsteadyError(
             "--resume never has no effect: the script itself resumes from"

@@ -12,7 +12,7 @@ import contextlib
 import os
 import shutil
 import time
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from datetime import timedelta
 from pathlib import Path
 
@@ -27,13 +27,13 @@ from rocsteady.run.checkpoints.backup import RESERVE, written_files
 from rocsteady.run.checkpoints.own_checkpoints import is_checkpoint_file
 from rocsteady.run.checkpoints.resume import NANOSECONDS
 from rocsteady.run.checkpoints.resume_detection import ResumeMethod
-from rocsteady.system.atomic_file import write_whole
+from rocsteady.store.account_records import forget, keep, kept
 from rocsteady.system.drives import CLOCK_GRAIN
+from rocsteady.system.real_path import real_path
+from rocsteady.system.unlinked import copy_file, move_file
 from rocsteady.wording import size as written_size
 
 COPIES = "before-resume"  # in the records of the run; there only while the way is not proven
-METHOD_FILE = "resume-method.json"
-METHOD_LIMIT = 64 * 1024  # bytes
 SMALL = 100 << 20  # bytes of a file that is copied before each restart, as logs are
 
 
@@ -45,19 +45,11 @@ class SavedMethod(Value, frozen=True, kw_only=True):
     outside: tuple[str, ...] = ()  # folders with its checkpoints, outside of its own
 
 
-def save_method(saved: SavedMethod, records: Path) -> None:
-    """Keep it with the records of a run; where that is not possible, the run goes on without."""
-    with contextlib.suppress(OSError):
-        write_whole(records / METHOD_FILE, msgspec.json.encode(saved))
+class Copied(Value, frozen=True, kw_only=True):
+    """What was copied before an unproven restart, and so may be put back."""
 
-
-def saved_method(records: Path) -> SavedMethod | None:
-    """Return what an earlier supervisor of a run has kept."""
-    try:
-        content = read_regular(records / METHOD_FILE, METHOD_LIMIT)
-        return msgspec.json.decode(content, type=SavedMethod)
-    except (OSError, UnicodeDecodeError, msgspec.MsgspecError):
-        return None
+    began: float  # when the last copy was made
+    files: dict[str, str]  # where each lay, without links: its name among the copies
 
 
 class ResumeTrial:
@@ -103,15 +95,14 @@ class ResumeTrial:
         return needed
 
     def _copy(self, files: Iterable[Path]) -> None:
+        forget(self._records, Copied)
         shutil.rmtree(self._copies, ignore_errors=True)
-        part = self._copies.with_suffix(".part")
-        shutil.rmtree(part, ignore_errors=True)
-        part.mkdir(parents=True)
+        copied: dict[str, str] = {}
         for path in files:
-            copy = part / path.relative_to(self._folder)
-            copy.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy2(path, copy)
-        part.rename(self._copies)
+            source, name = real_path(path), path.relative_to(self._folder)
+            copy_file(Path(source), Path(real_path(self._records)) / COPIES / name)
+            copied[source] = str(name)
+        keep(Copied(began=time.time(), files=copied), self._records)
 
     def seen(
         self, now: float, heartbeats: Iterable[Heartbeat], read: CheckpointRead | None
@@ -138,9 +129,10 @@ class ResumeTrial:
     def prove(self) -> None:
         """Take up that the way works; the copies are not needed any more."""
         self.proven = True
-        saved = saved_method(self._records)
+        saved = kept(SavedMethod, self._records)
         if saved is not None:
-            save_method(msgspec.structs.replace(saved, proven=True), self._records)
+            keep(msgspec.structs.replace(saved, proven=True), self._records)
+        forget(self._records, Copied)
         shutil.rmtree(self._copies, ignore_errors=True)
 
     def ended(self, read: CheckpointRead | None, *, steps: bool) -> None:
@@ -165,15 +157,13 @@ class OutputCopies:
     """Small files, such as logs, that a restarted script may begin anew."""
 
     def __init__(self, folder: Path, since: float, target: Path) -> None:
-        self._folder, self._target = folder, target
+        self._folder, self._target = folder, Path(real_path(target.parent)) / target.name
         left = SMALL
         with contextlib.suppress(OSError, RocsteadyError):  # a log is no reason not to restart
             for path, size in written_files(folder, since):
                 if not is_checkpoint_file(path) and size <= left:
                     left -= size
-                    copy = target / path.relative_to(folder)
-                    copy.parent.mkdir(parents=True, exist_ok=True)
-                    shutil.copy2(path, copy)
+                    copy_file(Path(real_path(path)), self._target / path.relative_to(folder))
 
     def settle(self) -> tuple[str, ...]:
         """Keep the copies of files that were begun anew, and return their names."""
@@ -204,27 +194,38 @@ def put_back(
     number: int,
     known: dict[Path, tuple[int, int]] | None = None,
 ) -> bool:
-    """Put the copies of an unproven restart back, if there are any."""
-    copies, kept = records / COPIES, records / f"started-over-{number}"
-    if not copies.is_dir():
+    """Put the copies of an unproven restart back, if this account has made any."""
+    copied = kept(Copied, records)
+    if copied is None:
         return False
-    originals = {
-        folder / copy.relative_to(copies): copy for copy in copies.rglob("*") if copy.is_file()
-    }
-    began = copies.stat().st_mtime  # when the last copy was made
-    new = [path for path, _ in written_files(folder, began) if is_checkpoint_file(path)]
-    for path in {*new, *originals}:
-        copy = originals.get(path)
-        same = copy is not None and _stamp(path) == _stamp(copy)
-        if path.exists() and not same and not (copy is None and known and path in known):
-            target = kept / path.relative_to(folder)
-            target.parent.mkdir(parents=True, exist_ok=True)
-            shutil.move(path, target)
-        if copy is not None and not same:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy2(copy, path)
-    shutil.rmtree(copies, ignore_errors=True)
+    place = Path(real_path(records))
+    try:
+        _put_back(folder, place / COPIES, place / f"started-over-{number}", copied, known or {})
+    except OSError as error:
+        raise RocsteadyError(
+            "the changes of the last restart cannot be undone:"
+            f" {error.filename}: {error.strerror or error}"
+        ) from None
+    forget(records, Copied)
+    shutil.rmtree(records / COPIES, ignore_errors=True)
     return True
+
+
+def _put_back(
+    folder: Path, copies: Path, aside: Path, copied: Copied, known: Collection[Path]
+) -> None:
+    originals = {Path(path): copies / name for path, name in copied.files.items()}
+    ours = (Path(real_path(folder)), *(path.parent for path in originals))
+    for path, _ in written_files(folder, copied.began):
+        real = Path(real_path(path))
+        is_new = real not in originals and path not in known
+        if is_new and is_checkpoint_file(path) and any(map(real.is_relative_to, ours)):
+            move_file(real, aside / path.relative_to(folder))
+    for path, copy in originals.items():
+        if _stamp(path) != _stamp(copy):
+            if path.exists():
+                move_file(path, aside / copy.relative_to(copies))
+            copy_file(copy, path)
 
 
 def _stamp(path: Path) -> tuple[int, int] | None:

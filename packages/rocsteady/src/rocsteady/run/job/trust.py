@@ -24,6 +24,9 @@ from rocsteady.run.job.values import Job
 from rocsteady.store.machine_history import Memory
 from rocsteady.system.real_path import real_path
 
+# Variables by which a program is made to run code. A journal that came with a project sets none.
+LOADS_CODE = re.compile(r"(?:LD_|DYLD_|PYTHON|GCONV_|BASH_).*|PATH|ENV|IFS|SHELLOPTS|HOME")
+
 
 class Doubt(Enum):
     """Why a job file must be confirmed before it is run."""
