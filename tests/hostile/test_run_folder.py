@@ -32,7 +32,7 @@ def left(project: Project) -> Project:
     project.script(SCRIPT)
     failed = project.run("--max-attempts", "1", "--", sys.executable, "train.py")
     assert failed.code == 1, failed.err
-    (project.folder / "finish").touch()
+    (project.folder / "finish").write_text("x" * 100)
     return project
 
 
@@ -121,3 +121,26 @@ def test_copies_that_came_with_a_run_are_put_nowhere(left: Project, *, own: bool
 
     assert ended.code == 0, ended.err
     assert (precious / "keys").read_text() == "mine"
+
+
+@pytest.mark.parametrize("which", ["runs", "run", "incident"])
+def test_a_link_in_place_of_a_folder_is_not_read(left: Project, which: str) -> None:
+    own, secret = records(left), "what another project printed"
+    elsewhere = left.home / "elsewhere"
+    place = {"runs": own.parent, "run": own, "incident": own / "incident-1"}[which]
+    (elsewhere / own.name if which == "runs" else elsewhere).mkdir(parents=True)
+    for name in ("attempt-1.log", f"{own.name}/attempt-1.log", "stacks.txt"):
+        if (elsewhere / name).parent.is_dir():
+            (elsewhere / name).write_text(f"2026-11-18T00:00:00.000Z {secret}\n")
+    if place.exists():
+        shutil.rmtree(place)
+    place.symlink_to(elsewhere)
+
+    for words in (
+        ("logs", own.name),
+        ("report", "-o", "x.html"),
+        ("report", "--bundle", "-o", "x.zip"),
+    ):
+        told = left.say(*words)
+        assert (told.code, "is a link" in told.err, secret in told.out) == (1, True, False), told
+    assert not list(left.folder.glob("x.*"))

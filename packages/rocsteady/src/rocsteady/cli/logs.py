@@ -15,14 +15,13 @@ import click
 from rocsteady_train.untrusted_file import open_regular
 
 from rocsteady.cli.completion import run_names
-from rocsteady.cli.project import find_run, open_journal
+from rocsteady.cli.project import find_run, nothing_run, open_journal
 from rocsteady.exit_codes import INTERRUPTED
 from rocsteady.printable import printable
 from rocsteady.screens.screen import show
 from rocsteady.store.journal import Journal
-from rocsteady.store.location import RUNS
+from rocsteady.store.location import run_folder
 from rocsteady.store.run_names import check_name
-from rocsteady.store.values import Run
 
 PIECE = 64 * 1024  # bytes that are read at once
 LEAST_HOLE = 1024 * 1024  # bytes; smaller ones are printed
@@ -50,18 +49,15 @@ def command(ctx: click.Context, *, name: str | None, follow: bool, lines: int | 
     Exit code: 0, 2 for incorrect usage, 130 on ^C.
     """
     with open_journal(name) as journal:
+        if journal is None:
+            raise nothing_run(name)
         run = find_run(journal, name).run
+        folder = run_folder(journal.place.folder, check_name(run.name))  # the journal's may be any
         going_on = _going_on(journal, run.name) if follow else lambda: False
         try:
-            _print(_folder(journal, run), lines, going_on)
+            _print(folder, lines, going_on)
         except KeyboardInterrupt:
             ctx.exit(INTERRUPTED)
-
-
-def _folder(journal: Journal | None, run: Run) -> Path:
-    """Return where the logs of a run lie; a path in the journal is not believed."""
-    check_name(run.name)
-    return journal.place.folder / RUNS / run.name if journal else Path(run.folder)
 
 
 def _going_on(journal: Journal | None, name: str) -> Callable[[], bool]:

@@ -23,7 +23,7 @@ from rocsteady.report.wait_diagram import frame_at
 from rocsteady.run.checkpoints.script_resume import can_resume
 from rocsteady.store.forecast import story_ahead
 from rocsteady.store.journal import Journal
-from rocsteady.store.location import RUNS
+from rocsteady.store.location import run_folder
 from rocsteady.store.redaction import redactor_here
 from rocsteady.store.run_account import crashed_attempts
 from rocsteady.store.values import RunLine, RunRecord
@@ -43,7 +43,7 @@ def read_story(journal: Journal, line: RunLine, *, now: float) -> Story:
 def read_facts(journal: Journal, line: RunLine, *, now: float) -> RunFacts:
     """Read everything about a run, redacted so that it can be sent."""
     record = story_ahead(journal.story(line.run.name), journal.runs(), now=now)
-    folder = journal.place.folder / RUNS / line.run.name
+    folder = run_folder(journal.place.folder, line.run.name)
     start = machine_at_start(folder)
     folders = script_folders(journal.place.folder.parent, line.run.command)
     facts = RunFacts(
@@ -86,7 +86,7 @@ def _redacted(facts: RunFacts) -> RunFacts:
 
 def bundle(journal: Journal, line: RunLine, page: str) -> bytes:
     """Return a zip of the page and of the evidence, redacted."""
-    folder, redactor = journal.place.folder / RUNS / line.run.name, redactor_here()
+    folder, redactor = run_folder(journal.place.folder, line.run.name), redactor_here()
     content = BytesIO()
     with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("report.html", page)

@@ -199,7 +199,16 @@ def make_run_folder(folder: Path, name: str) -> Path:
         for made in (path.parent, path):
             _refuse_link(made)
             made.mkdir(mode=PRIVATE, exist_ok=True)
-        for each in path.iterdir():
+    except OSError as error:
+        raise JournalError(f"{path}: {error.strerror}") from None
+    return run_folder(folder, name)
+
+
+def run_folder(folder: Path, name: str) -> Path:
+    """Return the folder of a run; a link in its path or in it could lead anywhere."""
+    path = folder / RUNS / name
+    try:
+        for each in (path.parent, path, *(path.iterdir() if path.is_dir() else ())):
             _refuse_link(each)
     except OSError as error:
         raise JournalError(f"{path}: {error.strerror}") from None
@@ -208,7 +217,7 @@ def make_run_folder(folder: Path, name: str) -> Path:
 
 def _refuse_link(path: Path) -> None:
     if path.is_symlink():
-        raise JournalError(f"{path} is a link; rocsteady does not write through links")
+        raise JournalError(f"{path} is a link; rocsteady does not follow links there")
 
 
 def _refuse_foreign(folder: Path) -> int:

@@ -25,7 +25,7 @@ from rocsteady.run.attempt.injection import find_pages
 from rocsteady.run.attempt.rank_waits import RankWaits, read_waits
 from rocsteady.store.forecast import story_ahead
 from rocsteady.store.journal import Journal
-from rocsteady.store.location import RUNS
+from rocsteady.store.location import run_folder
 from rocsteady.store.redaction import Secrets
 from rocsteady.store.run_names import check_name
 from rocsteady.store.values import SAVED_GAUGE, RunLine, RunRecord
@@ -71,7 +71,7 @@ class RunWatcher:
     def __init__(self, journal: Journal, name: str, environment: Mapping[str, str]) -> None:
         check_name(name)
         self.name = name
-        self.folder = journal.place.folder / RUNS / name  # a path in the journal is not believed
+        self.folder = run_folder(journal.place.folder, name)  # not as the journal says
         self._journal, self._environment = journal, environment
         self._read_at = self._wait = 0.0
         self._logs: dict[int, tuple[object, tuple[str, ...]]] = {}  # by attempt, as last read
