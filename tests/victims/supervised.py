@@ -105,7 +105,7 @@ class Project:
 
     def ended(self, child: subprocess.Popen[bytes], within: float = WITHIN) -> Ended:
         out, err = child.communicate(timeout=within)
-        return Ended(child.returncode, out.decode(), err.decode())
+        return Ended(child.returncode, out.decode(errors="replace"), err.decode(errors="replace"))
 
     def say(self, *words: str, within: float = WITHIN) -> Ended:
         return self.ended(self.popen(*words), within)

@@ -18,6 +18,7 @@ from rocsteady.store.identity import fingerprint
 from rocsteady.store.location import PRIVATE, RUNS, memory_file
 from rocsteady.store.user_folders import state_folder
 from rocsteady.system.atomic_file import write_whole
+from rocsteady.system.json_bytes import from_json, to_json
 
 LIMIT = 16 * 1024 * 1024  # bytes
 
@@ -34,15 +35,15 @@ def keep(value: Value, records: Path) -> None:
     folder = account_folder(records)
     with contextlib.suppress(OSError):
         folder.mkdir(mode=PRIVATE, parents=True, exist_ok=True)
-        write_whole(folder / type(value).__name__, msgspec.json.encode(value))
+        write_whole(folder / type(value).__name__, to_json(value))
 
 
 def kept(kind: type[T], records: Path) -> T | None:
     """Return what was kept of a kind."""
     try:
         content = read_regular(account_folder(records) / kind.__name__, LIMIT)
-        return msgspec.json.decode(content, type=kind)
-    except (OSError, UnicodeDecodeError, msgspec.MsgspecError):
+        return from_json(content, kind)
+    except (OSError, ValueError, RecursionError, msgspec.MsgspecError):
         return None
 
 

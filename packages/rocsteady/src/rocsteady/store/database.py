@@ -357,7 +357,8 @@ def select(
 ) -> tuple[T, ...]:
     """Read the values that a condition of our own picks; ``without`` columns it can do without."""
     names = ", ".join(_columns(kind, without)[0])
-    rows = connection.execute(f"SELECT {names} FROM {TABLES[kind]} {where}", columns)  # noqa: S608
+    sought = tuple(map(column, columns))  # as they were written
+    rows = connection.execute(f"SELECT {names} FROM {TABLES[kind]} {where}", sought)  # noqa: S608
     return tuple(_values(kind, rows, without))
 
 

@@ -144,8 +144,8 @@ class Journal:
         run = self._writer.now(
             lambda connection: self._new_run(connection, name, wanted, alone=alone), OPEN_WITHIN
         )
-        make_run_folder(self.place.folder, run.name)
-        return run
+        folder = make_run_folder(self.place.folder, run.name)
+        return msgspec.structs.replace(run, folder=str(folder))  # to the byte
 
     def end_run(self, run: int, outcome: RunOutcome) -> None:
         columns = (self._clock(), outcome.value, run)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import json
 import sqlite3
 import time
 from collections.abc import Callable
@@ -196,7 +197,6 @@ def _run_key(run: Run, place: Place) -> str:
 
 def _digest(run: Run) -> str:
     chosen = () if run.strategy == Strategy() else (run.strategy,)
-    content = msgspec.json.encode(
-        (run.name, run.started, run.command, run.job, *chosen), order="sorted"
-    )
-    return hashlib.sha256(content).hexdigest()
+    content = msgspec.to_builtins((run.name, run.started, run.command, run.job, *chosen))
+    text = json.dumps(content, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()

@@ -191,7 +191,8 @@ class JournalWriter:
 
     def _gone(self, connection: sqlite3.Connection) -> str:
         """Say if the file has been deleted or replaced: what is written then is in no file."""
-        path = connection.execute("PRAGMA database_list").fetchone()[2]
+        files = connection.execute("SELECT CAST(file AS BLOB) FROM pragma_database_list")
+        path = files.fetchone()[0]  # which need not be UTF-8
         try:
             found = os.stat(path).st_ino  # noqa: PTH116 - on the way of every entry
         except OSError:

@@ -23,6 +23,7 @@ from rocsteady.run.checkpoints.torch_file import pickles_in
 from rocsteady.run.job.done_when import kind_of, matches, pointed_to, what_is_wrong
 from rocsteady.run.job.values import CHECKPOINT, Job, Resume
 from rocsteady.system.atomic_file import write_whole
+from rocsteady.system.json_bytes import from_json, to_json
 
 ORIGIN_FILE = "checkpoints-before.json"
 ORIGIN_LIMIT = 64 * 1024 * 1024  # bytes
@@ -81,14 +82,14 @@ def find_checkpoints(resume: Resume | None, folder: Path) -> frozenset[Stamp]:
 def save_origin(origin: Origin, records: Path) -> None:
     """Write it to the records of a run; where that is not possible, the run goes on without."""
     with contextlib.suppress(OSError):
-        write_whole(records / ORIGIN_FILE, msgspec.json.encode(origin))
+        write_whole(records / ORIGIN_FILE, to_json(origin))
 
 
 def load_origin(records: Path) -> Origin | None:
     """Read what was written when a run began; None if it is not there."""
     try:
-        return msgspec.json.decode(read_head(records / ORIGIN_FILE, ORIGIN_LIMIT), type=Origin)
-    except (OSError, UnicodeDecodeError, msgspec.MsgspecError):
+        return from_json(read_head(records / ORIGIN_FILE, ORIGIN_LIMIT), Origin)
+    except (OSError, ValueError, RecursionError, msgspec.MsgspecError):
         return None
 
 
