@@ -5,6 +5,9 @@ from __future__ import annotations
 import html
 import json
 import os
+import random
+import re
+import string
 import time
 import zipfile
 from pathlib import Path
@@ -21,6 +24,7 @@ from rocsteady.failures.symptoms import Symptoms
 from rocsteady.hangs.looking.collect import collect
 from rocsteady.run.telling.notifications import redacted, sample_notice
 from rocsteady.store.redaction import Redactor, Secrets, redactor_here
+from rocsteady.store.run_names import new_name
 
 PIECE = 8  # characters of a secret that must not stand together
 AT_MOST = 60.0  # seconds for 10 MB, on a machine with other things to do
@@ -140,6 +144,71 @@ def test_a_secret_of_this_machine_is_hidden_where_no_name_stands_beside_it() -> 
     )
 
     assert told == "401 for <redacted> at de_DE.UTF-8"
+
+
+SHAPES = (
+    "26a", "40a", "12A", "20A", "9d", "16d", "24x", "32x", "64x", "10o", "22b", "44b=", "86b==",
+    "/39b", "~20b", "./30b", "8a-8a-8a-8a", "5a 6a 7a", "6a.8a", "4A-4A-4A-4A", "3a_4a_5a", "=15b",
+    "+14b+", "8u", "30u", "6d-6d", "2d:2d:4d:9a", "8a!9a?", "{8a}", "(9a)", "[7a9d]", "<9a", "9a>",
+    "$6A9a", "%20%9a", "#12b", "@14b", "&8a&8a", "*9a*", "a=8a", "8a;8a", "8a,8a", "8a|8a", "8a:8a",
+    "os.9a", "self.9a", "torch.9a", "int(9a)", "0x16x", "1.9d", "true9a", "none8a", "key9a", "e9d",
+    "a8d", "8a8a8a8a", "9a'9a", "v2.8x.8x", "C:8a", "8a/8a/8a",
+)  # fmt: skip
+LETTERS = {"a": string.ascii_lowercase, "A": string.ascii_letters + string.digits,
+           "b": string.ascii_letters + string.digits + "+/", "d": string.digits,
+           "o": "oO0lI1", "u": string.ascii_uppercase, "x": string.hexdigits[:16]}  # fmt: skip
+SURROUNDINGS = (
+    "401 for {}", "refused: {}", "step 3 {} loss 0.3", "[rank0]: {}", "({})", "ValueError: '{}'",
+    "GET /x?q={} HTTP/1.1", "{}\n{}",
+)  # fmt: skip
+
+
+def drawn(shape: str, chance: random.Random) -> str:
+    """Return a value of a shape: each number and letter stands for so many of LETTERS."""
+
+    def letters(found: re.Match[str]) -> str:
+        return "".join(chance.choices(LETTERS[found[2]], k=int(found[1])))
+
+    return re.sub(r"(\d+)([aAbdoux])", letters, shape)
+
+
+@pytest.mark.parametrize(
+    "name", ["AWS_SECRET_ACCESS_KEY", "DB_PASSWORD", "LAB_API_TOKEN", "RUN_KEY", "MY_SESSION"]
+)
+def test_a_variable_whose_name_suggests_a_secret_has_its_value_hidden(name: str) -> None:
+    chance = random.Random(46)  # noqa: S311 - the same each time
+    values = [drawn(shape, chance) for shape in SHAPES]
+    leaks = [
+        (value, around)
+        for value in values
+        for around in SURROUNDINGS
+        if value in redactor_here({name: value}).text(around.replace("{}", value))
+    ]
+
+    assert (len(SHAPES), leaks) == (60, [])
+
+
+def test_a_path_that_exists_and_a_constant_are_no_secrets(tmp_path: Path) -> None:
+    for value in (str(tmp_path), "not configured", "2,048"):
+        assert value in redactor_here({"LAB_TOKEN": value, "HOME": "/x"}).text(f"see {value}")
+    gone = str(tmp_path / "gone")
+    assert gone not in redactor_here({"LAB_TOKEN": gone}).text(f"see {gone}")
+
+
+def test_what_only_looks_drawn_by_chance_stays() -> None:
+    chance = random.Random(47)  # noqa: S311 - the same each time
+    hexadecimal = [drawn("40x", chance) for _ in range(50)]
+    hashes = [drawn("32x", chance) for _ in range(50)]
+    names = [new_name((), chance) for _ in range(50)]
+    texts = (
+        *(f"commit {each}" for each in hexadecimal),
+        *(f"md5 of model.pt: {each}" for each in hashes),
+        *(f"started {each}: 5 steps" for each in names),
+        *(f"run-{drawn('8d', chance)}-{drawn('6x', chance)} step 3" for _ in range(50)),
+    )
+    redactor = redactor_here({"HF_TOKEN": "hunter2-hunter2"})
+
+    assert [text for text in texts if redactor.text(text) != text] == []
 
 
 def test_a_secret_that_had_a_name_once_is_hidden_afterwards() -> None:

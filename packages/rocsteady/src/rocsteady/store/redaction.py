@@ -166,10 +166,9 @@ def _is(value: str, *keys: str) -> bool:
 
 
 def names_secret(name: str, value: str) -> bool:
-    """Return whether a variable holds a secret that can be told from everyday words."""
-    kind = kind_of(name)
-    secret = kind in TELLING and not harmless(kind, name, value)
-    return secret and len(value) >= _LEAST_VALUE and is_password(value)
+    """Return whether a variable holds a secret, whatever it looks like, unless a path."""
+    long, constant = len(value) >= _LEAST_VALUE, _is(value, "constant")
+    return kind_of(name) in TELLING and long and not constant and not os.path.lexists(value)
 
 
 def is_random(value: str, *, least: int = 16, digits: int = 3) -> bool:
