@@ -237,3 +237,34 @@ def test_what_took_the_machine_down_is_told_and_not_tried_again_unasked(probing:
     assert "import crashed the machine" in " ".join(doctor.out.split())
     assert "went down" not in again.err
     assert "  ok       import" in again.out
+
+
+def test_the_interpreter_of_a_folder_is_not_run_unasked(probing: Probing) -> None:
+    folder = probing.cli.folder / ".venv"
+    environment_with_torch(folder)
+    python = script(folder / "bin" / "python", "#!/bin/sh\ntouch ran\nexit 1\n")
+
+    refused = probing("import")
+    was_run = list(probing.cli.folder.rglob("ran"))
+    allowed = probing("import", "--yes")
+    again = probing("import")
+
+    assert (refused.code, was_run) == (2, [])
+    assert f"{python} lies in this folder" in refused.err
+    assert [each.code for each in (allowed, again)] == [1, 1]
+
+
+def environment_with_torch(prefix: Path) -> None:
+    """Lay out an environment in which the doctor finds torch."""
+    torch = prefix / "lib" / "python3.11" / "site-packages" / "torch"
+    torch.mkdir(parents=True)
+    (prefix / "pyvenv.cfg").write_text("home = /usr/bin\nversion = 3.11.7\n")
+    (torch / "__init__.py").write_text("")
+    (torch / "version.py").write_text("__version__ = '2.9.1'\n")
+
+
+def script(path: Path, text: str) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    path.chmod(0o755)
+    return path

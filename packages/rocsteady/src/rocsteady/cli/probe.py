@@ -47,16 +47,18 @@ from rocsteady.screens.probe import (
     title_column,
 )
 from rocsteady.screens.screen import Page, Progress, layout, progress, show, show_json, tell
-from rocsteady.store.identity import is_alive, machine_fingerprint
+from rocsteady.store.identity import fingerprint, is_alive, machine_fingerprint
 from rocsteady.store.journal import Journal
 from rocsteady.store.machine_history import Memory, memory_to_read
 from rocsteady.store.user_folders import state_folder
 from rocsteady.suggestions import no_such
+from rocsteady.system.real_path import real_path
 from rocsteady.system.root import Root
 from rocsteady.wording import plural, rough_duration
 
 PREFIX = "rocsteady-probe-"
 LONGEST = 80  # bytes of a folder in which a socket can still be made
+OF_FOLDER = "./.venv"  # as the machine says of its environment
 PLACES = ("bin/python", "bin/python3", "Scripts/python.exe", "python.exe")
 
 
@@ -71,7 +73,7 @@ PLACES = ("bin/python", "bin/python3", "Scripts/python.exe", "python.exe")
 )
 @python_option
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line.")
-@click.option("--yes", is_flag=True, help="Skip confirmation of probes that may reset a GPU.")
+@click.option("--yes", is_flag=True, help="Skip all confirmations.")
 @click.option("--again", is_flag=True, help="Also run probes that have crashed this machine.")
 @click.option("--explain", is_flag=True, help="Show all results on this machine so far and exit.")
 @click.pass_context
@@ -104,6 +106,8 @@ def command(  # noqa: PLR0913 - one argument an option
     place = place_of(state_folder() / "probes")
     memory, journal = Memory(place), Journal(place)
     with _ended_properly(memory, journal), _scratch(place.folder, journal) as folder:
+        if machine.python and machine.python.chosen == OF_FOLDER:
+            _ask_about(interpreter, memory, yes=yes)
         _tell_takedowns(recover(journal, memory, software))
         memory.flush()
         here = journal.here.machine
@@ -189,6 +193,19 @@ def _interpreter(root: Root, machine: Machine) -> str:
     if path is None:
         raise ExaminationError(f"{found.prefix} has no interpreter: name it with --python PATH")
     return path
+
+
+def _ask_about(interpreter: str, memory: Memory, *, yes: bool) -> None:
+    """Ask before the interpreter of the current folder is run: it may have come with it."""
+    seen, content = memory.seen(interpreter), fingerprint(real_path(interpreter))
+    if not (yes or (seen and seen.sha256 == content)):
+        question = f"{interpreter} lies in this folder, and may have come with it. Run it?"
+        if not sys.stdin.isatty() or not click.confirm(question, err=True):
+            raise click.UsageError(
+                f"nothing was run: {interpreter} lies in this folder, and may have come with it."
+                " To allow it: rocsteady probe --yes"
+            )
+    memory.saw(interpreter, content)
 
 
 @contextmanager
