@@ -22,8 +22,8 @@ import msgspec
 import torch.distributed as dist
 from rocsteady_train.integrations.torchrun_channels import DECISION, HangChannel, HostChannel
 
-from rocsteady.model import RankRecord, WaitsFor
-from rocsteady.run.hosts.host_decision import HostDecision, Weight, choose
+from rocsteady.model import Decision, Next, RankRecord, WaitsFor
+from rocsteady.run.hosts.host_decision import HostProposal, Weight, choose
 from rocsteady.run.hosts.job_verdict import HostPart, Part, job_blame, job_verdict
 
 HOUR, INCIDENTS, RANKS = 3600, 20, 8
@@ -35,6 +35,8 @@ store = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
 print(store.port, flush=True)
 sys.stdin.read()
 """
+
+AGAIN = Decision(next=Next.AGAIN, why="retrying")
 
 
 class CountingStore:
@@ -93,14 +95,14 @@ class Job:
         channels = [self._channel(host, store, clocks) for host, store in enumerate(stores)]
         for host, channel in enumerate(channels[1:], 1):
             weight = Weight.CAUSE if host == failed else Weight.NOTHING
-            proposal = HostDecision(host=host, weight=weight, kind="killed", why="retrying")
+            proposal = HostProposal(host=host, weight=weight, kind="killed", decision=AGAIN)
             channel.propose(msgspec.to_builtins(proposal))
         began = time.process_time()
         leader = channels[0]
         others = leader.proposals(0.0)
         check(others is not None, "a host is missing")
-        told = [msgspec.convert(each, HostDecision) for each in others or ()]
-        leader.decide(dict(msgspec.to_builtins(choose([HostDecision(), *told]))))
+        told = [msgspec.convert(each, HostProposal) for each in others or ()]
+        leader.decide(dict(msgspec.to_builtins(choose([HostProposal(decision=AGAIN), *told]))))
         self.leading += time.process_time() - began
         decided_at = max(clocks)
         for host, channel in enumerate(channels):

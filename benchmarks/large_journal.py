@@ -16,7 +16,7 @@ import time
 from datetime import timedelta
 from pathlib import Path
 
-from rocsteady.model import Outcome, RunOutcome, RunState, Strategy
+from rocsteady.model import Decision, Next, Outcome, RunOutcome, RunState, Strategy
 from rocsteady.store.journal import Journal
 from rocsteady.store.location import find_place
 from rocsteady.store.values import AttemptRecord, DecisionRecord, Sample
@@ -24,6 +24,8 @@ from rocsteady.store.values import AttemptRecord, DecisionRecord, Sample
 ATTEMPTS, RUNS, REPEATS = 3_000, 300, 5
 LENGTH = 60  # seconds of an attempt
 AIMS = {"report": 0.5, "runs": 0.25, "--version": 0.04}
+
+AGAIN = Decision(next=Next.AGAIN, why="chance", remedy="retry")
 
 
 def write(project: Path, runs: int, attempts: int) -> None:
@@ -54,7 +56,7 @@ def write(project: Path, runs: int, attempts: int) -> None:
                     last_step=number * 100 + LENGTH,
                 )
             )
-            journal.record(DecisionRecord(run=run, attempt=number, what="retry", why="x", at=now))
+            journal.record(DecisionRecord(run=run, attempt=number, decision=AGAIN, at=now))
         journal.end_run(run, RunOutcome.DONE)
         journal.flush(timedelta(seconds=60))
     journal.close()

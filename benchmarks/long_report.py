@@ -24,7 +24,7 @@ import time
 from datetime import timedelta
 from pathlib import Path
 
-from rocsteady.model import Outcome, RunState, Strategy
+from rocsteady.model import Decision, Next, Outcome, RunState, Strategy
 from rocsteady.store.journal import Journal
 from rocsteady.store.location import find_place
 from rocsteady.store.progress import DAY
@@ -37,6 +37,8 @@ PHASES = ("data", "compute", "backward", "optimizer", "checkpoint")
 AIMS = {"journal": "50 MB", "page": "3 MB", "report": "3 s", "start": "1 s", "watch": "3 %"}
 COMPLETE = (b"loss", b"events", b"quit")  # what is on a screen that is
 TICKS = os.sysconf("SC_CLK_TCK")
+
+AGAIN = Decision(next=Next.AGAIN, why="chance", remedy="retry")
 
 
 def write(project: Path) -> None:
@@ -88,7 +90,7 @@ def hang(journal: Journal, run: int, number: int, at: float, step: int) -> None:
         )
     )
     journal.record(MessageRecord(run=run, text=f"hung: {why}. Location: {place}.", at=at))
-    journal.record(DecisionRecord(run=run, attempt=number, what="retry", why="chance", at=at))
+    journal.record(DecisionRecord(run=run, attempt=number, decision=AGAIN, at=at))
     journal.record(MessageRecord(run=run, text=f"attempt {number + 1}, from step {step:,}", at=at))
 
 

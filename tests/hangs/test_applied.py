@@ -14,13 +14,13 @@ from rocsteady_train.inside import wire
 
 from rocsteady.hangs.heartbeat_pages import (
     Applied,
-    LoaderFacts,
     SettingOutcome,
     Size,
     read_applied,
     read_loader_facts,
     read_size,
 )
+from rocsteady.model import LoaderFacts
 
 WORDS = wire.SIZE // 8
 

@@ -11,12 +11,12 @@ import pytest
 from rocsteady_train.inside import wire
 
 from rocsteady.hangs.heartbeat_pages import (
-    BatchSplit,
     Resumes,
     read_batch_split,
     read_pages,
     read_resumes,
 )
+from rocsteady.model import BatchSplit
 
 TOLD = {"version": wire.RESUMES_VERSION, "folder": "/job/checkpoints", "pattern": "step-*"}
 PLACE = Resumes(folder="/job/checkpoints", pattern="step-*")

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from rocsteady.hangs.heartbeat_pages import LoaderFacts, read_applied, read_loader_facts
+from rocsteady.hangs.heartbeat_pages import read_applied, read_loader_facts
+from rocsteady.model import LoaderFacts
 
 if TYPE_CHECKING:
     from tests.inside.conftest import Inside

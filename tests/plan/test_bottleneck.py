@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from builders import pace, tried
 
-from rocsteady.hangs.heartbeat_pages import LoaderFacts
+from rocsteady.model import LoaderFacts
 from rocsteady.plan.bottleneck import limits, own_share
 
 OWN = ("way (sim/simulation.py:84)", "Simulation.step (sim/simulation.py:58)", "main (train.py:9)")

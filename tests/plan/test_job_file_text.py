@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from rocsteady.hangs.heartbeat_pages import LoaderFacts, Size
-from rocsteady.model import Strategy
+from rocsteady.hangs.heartbeat_pages import Size
+from rocsteady.model import LoaderFacts, Strategy
 from rocsteady.plan.job_file_text import Draft, Work, going_on, how_much, job_text, seen
 from rocsteady.plan.script_traces import LogCounter, Printed, ScriptTraces
 from rocsteady.plan.trials import TrialResult

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from rocsteady.model import IntentKind, Outcome, RunOutcome, Strategy
+from rocsteady.model import IntentKind, Next, Outcome, RunOutcome, Strategy
 from rocsteady.probe.drill import (
     Fault,
     Fired,
@@ -30,6 +30,7 @@ from rocsteady.store.values import (
     Run,
     RunRecord,
 )
+from tests import values
 from tests.values import failure
 
 
@@ -42,8 +43,8 @@ def failed(number: int, kind: str) -> NamedFailure:
     return NamedFailure(run=1, attempt=number, failure=failure(kind), evidence="", at=0.0)
 
 
-def decided(number: int, what: str) -> DecisionRecord:
-    return DecisionRecord(run=1, attempt=number, what=what, why="", at=0.0)
+def decided(number: int, remedy: str = "", after: Next = Next.AGAIN) -> DecisionRecord:
+    return values.decided(remedy, attempt=number, next=after)
 
 
 def verdict(number: int, at: float) -> Intent:
@@ -132,7 +133,7 @@ def test_a_run_that_is_given_up_has_not_survived() -> None:
     (told,) = results(
         read_faults("kill@50"),
         {0: fired(1, 50)},
-        story(attempt(1, 49, ended=11.0), failed(1, "killed"), decided(1, "end")),
+        story(attempt(1, 49, ended=11.0), failed(1, "killed"), decided(1, after=Next.END)),
         went_on_from={1: 0},
         losses={},
     )
@@ -145,7 +146,7 @@ def test_a_restart_that_starts_over_is_not_survived() -> None:
     told = results(
         read_faults("kill@36,segv@72"),
         {0: fired(1, 36), 1: fired(2, 72, at=20.0)},
-        story(attempt(1, 36, ended=11.0), over, failed(1, "killed"), decided(1, "again")),
+        story(attempt(1, 36, ended=11.0), over, failed(1, "killed"), decided(1)),
         went_on_from={1: 0, 2: 20},
         losses={},
     )
@@ -161,7 +162,7 @@ def test_a_job_that_is_done_has_survived_even_if_its_steps_were_not_seen() -> No
             attempt(1, 49, ended=11.0),
             attempt(2, 3),
             failed(1, "killed"),
-            decided(1, "again"),
+            decided(1),
             outcome=RunOutcome.DONE,
         ),
         went_on_from={1: 0, 2: 49},

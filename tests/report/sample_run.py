@@ -10,6 +10,7 @@ from rocsteady.model import (
     Failure,
     Fingerprint,
     IntentKind,
+    Next,
     Outcome,
     RankRecord,
     Role,
@@ -23,7 +24,7 @@ from rocsteady.store.values import (
     AttemptCost,
     AttemptRecord,
     Bucket,
-    DecisionRecord,
+    Fate,
     Gauge,
     Incident,
     Intent,
@@ -32,9 +33,9 @@ from rocsteady.store.values import (
     Run,
     RunRecord,
 )
+from tests import values
 
 AT = 2000.0  # when the report is made
-CRASH = "the machine crashed during this"  # outcome of an intent
 
 
 def bucket(attempt: int, minute: int, **options: object) -> Bucket:
@@ -54,6 +55,7 @@ def record(
     outcome: RunOutcome = RunOutcome.DONE,
     text: str = "waiting for a lock",
     decided: str = "retry",
+    after: Next = Next.AGAIN,
 ) -> RunRecord:
     run = Run(
         id=1, name="calm-otter", command=("python", "train.py", text), job={}, strategy=Strategy(),
@@ -76,7 +78,7 @@ def record(
         ),
         incidents=(hang(1, attempt=1, text=text),),
         failures=(NamedFailure(run=1, attempt=1, failure=failure, evidence="", at=1299.0),),
-        decisions=(DecisionRecord(run=1, attempt=1, what=decided, why=text, at=1300.0),),
+        decisions=(values.decided(decided, text, at=1300.0, next=after),),
         messages=(MessageRecord(run=1, text=text, at=1300.0),),
         intents=(),
         progress=(*(bucket(1, minute) for minute in range(5)), bucket(2, 6), bucket(2, 7)),
@@ -107,8 +109,11 @@ def facts(text: str = "waiting for a lock", **changes: object) -> RunFacts:
     )
 
 
-def story(outcome: RunOutcome = RunOutcome.DONE, decided: str = "retry") -> Story:
-    return build_story(RunFacts(at=AT, record=record(outcome=outcome, decided=decided)))
+def story(
+    outcome: RunOutcome = RunOutcome.DONE, decided: str = "retry", after: Next = Next.AGAIN
+) -> Story:
+    told = record(outcome=outcome, decided=decided, after=after)
+    return build_story(RunFacts(at=AT, record=told))
 
 
 def unfinished() -> RunRecord:
@@ -121,6 +126,7 @@ def unfinished() -> RunRecord:
 def crashed(attempt: int) -> RunRecord:
     """Return the record of a run that ended with a crash of the machine."""
     whole = record(outcome=RunOutcome.NOT_DONE)
+    start = intent(IntentKind.START, attempt=attempt, at=1.0, ended=2.0, outcome="")
     cut = replace(whole.attempts[attempt - 1], ended=None, outcome=Outcome.NONE, last_step=None)
     return replace(
         whole,
@@ -130,7 +136,7 @@ def crashed(attempt: int) -> RunRecord:
         decisions=whole.decisions[: attempt - 1],
         losses=(),
         seconds_lost=0.0,
-        intents=(intent(IntentKind.START, attempt=attempt, at=1.0, ended=2.0, outcome=CRASH),),
+        intents=(replace(start, fate=Fate.MACHINE_WENT_DOWN),),
     )
 
 

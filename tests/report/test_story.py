@@ -19,6 +19,7 @@ from rocsteady.model import (
     Fingerprint,
     Forecast,
     IntentKind,
+    Next,
     Outcome,
     RunEvent,
     RunOutcome,
@@ -40,6 +41,7 @@ from rocsteady.screens.runs import render_summary
 from rocsteady.screens.watch import step_times
 from rocsteady.store.run_account import costs_of
 from rocsteady.store.values import Gauge, MessageRecord, NamedFailure, RunRecord
+from tests import values
 
 if TYPE_CHECKING:
     from tests.conftest import Expected
@@ -254,7 +256,7 @@ def test_an_error_in_the_script_is_to_be_fixed_there() -> None:
 
 
 def test_why_rocsteady_gave_up_is_named() -> None:
-    assert "waiting for a lock" in story(RunOutcome.NOT_DONE, decided="end").next_step.text
+    assert "waiting for a lock" in story(RunOutcome.NOT_DONE, after=Next.END).next_step.text
     assert "waiting for a lock" not in story(RunOutcome.NOT_DONE).next_step.text
 
 
@@ -290,7 +292,7 @@ def test_injected_faults_and_changed_settings_are_named() -> None:
 
 def test_what_is_kept_is_the_change_that_is_in_force_and_not_a_restart_after_it() -> None:
     """A restart by fresh-process changes no setting."""
-    attempts, whole = record().attempts, record()
+    attempts = record().attempts
     unset = Strategy(variables={"A": None})
     tries = (
         replace(attempts[0], strategy=Strategy()),
@@ -298,8 +300,8 @@ def test_what_is_kept_is_the_change_that_is_in_force_and_not_a_restart_after_it(
         replace(attempts[1], number=3, strategy=unset),
     )
     decisions = (
-        replace(whole.decisions[0], attempt=1, what="unset-variable"),
-        replace(whole.decisions[0], attempt=2, what="fresh-process"),
+        values.decided("unset-variable"),
+        values.decided("fresh-process", attempt=2),
     )
     told = build_story(facts(attempts=tries, decisions=decisions, incidents=()))
 

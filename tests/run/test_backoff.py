@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-import time
+from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 
@@ -11,24 +11,37 @@ import pytest
 
 from rocsteady.failures.ladder import choose_remedy, preview
 from rocsteady.failures.remedy import RETRY
-from rocsteady.failures.situation import FailedAttempt
-from rocsteady.model import Failure, FailureKind, Next, Strategy
-from rocsteady.run.recovery.backoff import Backoff
-from rocsteady.run.recovery.recovery import Decision, History, recover
+from rocsteady.model import FailedAttempt, Failure, FailureKind, Next, Strategy
+from rocsteady.run.options import RunOptions
+from rocsteady.run.recovery.backoff import Drives, limit_of
 from rocsteady.system import drives
 from rocsteady.system.gpu_users import held_by_others
 from tests.conftest import Recorded
 from tests.failures.remedies.conftest import Situations
-from tests.run.test_recovery import end
+from tests.run.lived import Lived
 from tests.values import failure
 
 CLEARS = ("killed", "network-error", "disk-full", "storage-unavailable", "gpu-taken", "oom-host")
-AGAIN = Decision(next=Next.AGAIN, why="it can resume", code=1)
 
 
 @pytest.fixture
 def situations(recorded: Recorded) -> Situations:
     return Situations(recorded)
+
+
+class Judge:
+    """A run in a folder, whose failures are judged by what is gone there."""
+
+    def __init__(
+        self, recorded: Recorded, folder: Path, gone: Callable[[], Path | None] = lambda: None
+    ) -> None:
+        self.run, self.drives = Lived(recorded), Drives(folder, gone)
+
+    def judge(self, named: Failure, *, stepped: bool) -> Failure:
+        """Name a failure of another attempt."""
+        judged = self.drives.judged(named, self.run.history, stepped=stepped)
+        self.run.ends(judged, 25 if stepped else 0)
+        return judged
 
 
 def missing(path: Path | str) -> Failure:
@@ -37,52 +50,60 @@ def missing(path: Path | str) -> Failure:
 
 
 def test_waits_grow_from_five_seconds_to_ten_minutes_and_progress_ends_them(
-    tmp_path: Path,
+    recorded: Recorded,
 ) -> None:
-    waiting = Backoff(tmp_path, {}, give_up_after=timedelta(days=9))
-    waits = []
-    for _ in range(10):
-        waiting.failed(failure("killed"), progressed=False, stepped=True)
-        waits.append(round(waiting.wait().seconds))
-    waiting.failed(failure("killed"), progressed=True, stepped=True)
+    lived = Lived(recorded, RunOptions(give_up_after=timedelta(days=9)))
+    lived.fails("killed")
+    waits = [lived.fails("killed").wait for _ in range(10)]
 
     assert waits == [5, 10, 20, 40, 80, 160, 320, 600, 600, 600]
-    assert waiting.wait().seconds == 0
+    assert lived.fails("killed", 90).wait == 0
 
 
-def test_one_wait_is_announced_until_something_else_happens(tmp_path: Path) -> None:
-    waiting = Backoff(tmp_path, {})
-    announced = []
-    for kind in ("killed", "killed", "killed", "disk-full", "disk-full"):
-        waiting.failed(failure(kind), progressed=False, stepped=True)
-        announced.append(waiting.wait().first)
+def test_one_wait_is_announced_until_something_else_happens(recorded: Recorded) -> None:
+    lived = Lived(recorded)
+    kinds = ("killed", "killed", "killed", "network-error", "network-error")
 
-    assert announced == [True, False, False, True, False]
+    assert [lived.fails(kind, 0).announced for kind in kinds] == [False, True, True, False, True]
 
 
 @pytest.mark.parametrize(
-    ("environment", "stepped", "limit"),
+    ("in_allocation", "steps", "limit"),
     [
-        ({}, True, timedelta(days=1)),
-        ({}, False, timedelta(hours=1)),
-        ({"SLURM_JOB_ID": "7"}, True, timedelta(minutes=20)),
-        ({"KUBERNETES_SERVICE_HOST": "10.0.0.1"}, False, timedelta(minutes=20)),
+        (False, 25, timedelta(days=1)),
+        (False, 0, timedelta(hours=1)),
+        (True, 25, timedelta(minutes=20)),
+        (True, 0, timedelta(minutes=20)),
     ],
 )
 def test_how_long_depends_on_what_worked_and_where(
-    tmp_path: Path, environment: dict[str, str], *, stepped: bool, limit: timedelta
+    recorded: Recorded, *, in_allocation: bool, steps: int, limit: timedelta
 ) -> None:
-    waiting = Backoff(tmp_path, environment)
-    waiting.failed(failure("killed"), progressed=False, stepped=stepped)
+    lived = Lived(recorded)
+    lived.fails("killed", steps)
 
-    assert waiting.limit == limit
-    assert not waiting.is_over
+    assert limit_of(lived.history, lived.options, in_allocation=in_allocation) == limit
 
 
-def test_the_limit_and_the_deadline_end_it(tmp_path: Path) -> None:
-    assert Backoff(tmp_path, {}, give_up_after=timedelta(0)).is_over
-    assert Backoff(tmp_path, {}, due=time.time() - 1).is_over
-    assert not Backoff(tmp_path, {}, due=time.time() + 60).is_over
+def test_the_limit_and_the_deadline_end_it(recorded: Recorded) -> None:
+    at_once = Lived(recorded, RunOptions(give_up_after=timedelta(0)))
+
+    assert at_once.fails("killed").ends
+    assert Lived(recorded, due=30.0).fails("killed").ends
+    assert not Lived(recorded, due=90.0).fails("killed").ends
+
+
+def test_what_was_waited_counts_for_who_takes_the_run_over(recorded: Recorded) -> None:
+    lived = Lived(recorded, RunOptions(give_up_after=timedelta(seconds=300)))
+    lived.fails("killed", 0)
+    for _ in range(2):
+        lived.fails("killed", 0)
+        lived.taken_over()
+
+    assert lived.history.waited == pytest.approx(3 * 60 + 5 + 10)
+    lived.now += 90_000.0  # while nobody supervised it
+    assert not lived.fails("killed", 0).ends
+    assert lived.fails("killed", 0).ends
 
 
 @pytest.mark.parametrize("kind", CLEARS)
@@ -109,39 +130,38 @@ def test_waits_use_up_no_budget_of_other_failures(situations: Situations) -> Non
 
 
 @pytest.mark.parametrize("kind", ["script-error", "script-exit", "interrupted"])
-def test_what_was_intended_or_is_a_bug_is_not_tried_again(
-    situations: Situations, kind: str
-) -> None:
-    decision = recover(AGAIN, end(), History(attempts=3, situation=situations(kind)))
+def test_what_was_intended_or_is_a_bug_is_not_tried_again(recorded: Recorded, kind: str) -> None:
+    decision = Lived(recorded).fails(kind, code=3)
 
-    assert (decision.next, decision.code) == (Next.END, AGAIN.code)
+    assert (decision.next, decision.code) == (Next.END, 3)
 
 
-def test_giving_up_has_a_reason_and_the_code_of_the_place(situations: Situations) -> None:
-    situation = situations("killed", clears=True)
-    waits = recover(AGAIN, end(), History(attempts=9, situation=situation))
-    ends = recover(
-        AGAIN, end(), History(attempts=9, situation=situation, gave_up="killed", give_up_code=75)
-    )
+def test_giving_up_has_the_code_of_the_place(recorded: Recorded) -> None:
+    options = RunOptions(give_up_after=timedelta(0))
+    waits = Lived(recorded).fails("killed")
 
     assert (waits.next, waits.waits, waits.remedy) == (Next.AGAIN, True, RETRY)
-    assert (ends.next, ends.code, ends.why) == (Next.END, 75, "killed")
+    assert Lived(recorded, options, in_allocation=True).fails("killed").code == 75
+    assert Lived(recorded, options).fails("killed").code == 76
 
 
-def test_a_path_that_was_never_there_is_the_scripts_error(tmp_path: Path) -> None:
+def test_a_path_that_was_never_there_is_the_scripts_error(
+    recorded: Recorded, tmp_path: Path
+) -> None:
     absent = missing(tmp_path / "no" / "data.bin")
 
-    assert Backoff(tmp_path, {}).judged(absent, stepped=False) is absent
+    assert Judge(recorded, tmp_path).judge(absent, stepped=False) is absent
 
 
-def test_a_folder_that_is_gone_after_steps_is_waited_for(tmp_path: Path) -> None:
-    waiting = Backoff(tmp_path, {})
-    judged = [waiting.judged(missing("data/1.bin"), stepped=True) for _ in range(3)]
-    waiting.failed(judged[-1], progressed=False, stepped=True)
+def test_a_folder_that_is_gone_after_steps_is_waited_for(
+    recorded: Recorded, tmp_path: Path
+) -> None:
+    judge = Judge(recorded, tmp_path)
+    judged = [judge.judge(missing("data/1.bin"), stepped=True) for _ in range(3)]
 
     assert {each.kind for each in judged} == {FailureKind.STORAGE_UNAVAILABLE}
 
-    cleared = waiting.wait().cleared
+    cleared = judge.drives.cleared(judge.run.history)
     assert not cleared()
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / "1.bin").touch()
@@ -149,55 +169,57 @@ def test_a_folder_that_is_gone_after_steps_is_waited_for(tmp_path: Path) -> None
 
 
 def test_a_file_that_is_missing_twice_in_a_folder_that_is_there_is_the_scripts_error(
+    recorded: Recorded,
     tmp_path: Path,
 ) -> None:
     os.utime(tmp_path, (0, 0))
-    waiting = Backoff(tmp_path, {})
+    judge = Judge(recorded, tmp_path)
 
-    kinds = [waiting.judged(missing("1.bin"), stepped=True).kind for _ in range(2)]
+    kinds = [judge.judge(missing("1.bin"), stepped=True).kind for _ in range(2)]
 
     assert kinds == [FailureKind.STORAGE_UNAVAILABLE, FailureKind.SCRIPT_ERROR]
 
 
-def test_a_file_that_was_removed_is_waited_for(tmp_path: Path) -> None:
+def test_a_file_that_was_removed_is_waited_for(recorded: Recorded, tmp_path: Path) -> None:
     data = tmp_path / "data"
     data.mkdir()
     for name in ("a.bin", "b.bin"):
         (data / name).touch()
         os.utime(data / name, (0, 0))
-    waiting = Backoff(tmp_path, {})
+    judge = Judge(recorded, tmp_path)
     (data / "a.bin").unlink()
 
-    kinds = [waiting.judged(missing(data / "a.bin"), stepped=True).kind for _ in range(3)]
+    kinds = [judge.judge(missing(data / "a.bin"), stepped=True).kind for _ in range(3)]
     (data / "c.bin").touch()  # somebody writes there: it may just lack the file
-    late = waiting.judged(missing(data / "a.bin"), stepped=True).kind
+    late = judge.judge(missing(data / "a.bin"), stepped=True).kind
 
     assert kinds == [FailureKind.STORAGE_UNAVAILABLE] * 3
     assert late == FailureKind.SCRIPT_ERROR
 
 
-def test_no_try_is_made_while_the_drive_of_the_checkpoints_is_gone(tmp_path: Path) -> None:
+def test_no_try_is_made_while_the_drive_of_the_checkpoints_is_gone(
+    recorded: Recorded, tmp_path: Path
+) -> None:
     gone: list[Path] = [tmp_path / "out"]
-    limit = timedelta(hours=2)
-    waiting = Backoff(tmp_path, {}, give_up_after=limit, gone=lambda: gone[0] if gone else None)
+    judge = Judge(recorded, tmp_path, lambda: gone[0] if gone else None)
 
-    found = waiting.judged(failure(FailureKind.SCRIPT_ERROR), stepped=True)
-    waiting.failed(found, progressed=True, stepped=True)
-    wait = waiting.wait()
-    over_before = wait.cleared()
+    found = judge.judge(failure(FailureKind.SCRIPT_ERROR), stepped=True)
+    decision = judge.run.decides(gone=str(gone[0]))
+    cleared = judge.drives.cleared(judge.run.history)
+    over_before = cleared()
     gone.clear()
 
     assert found.kind == FailureKind.STORAGE_UNAVAILABLE
-    assert wait.seconds == pytest.approx(limit.total_seconds(), abs=5)
-    assert (over_before, wait.cleared()) == (False, True)
+    assert decision.wait == timedelta(days=1).total_seconds()
+    assert (over_before, cleared()) == (False, True)
 
 
-def test_what_an_earlier_attempt_has_passed_was_there(tmp_path: Path) -> None:
-    waiting = Backoff(tmp_path, {})
-    waiting.failed(failure("killed"), progressed=True, stepped=True)
+def test_what_an_earlier_attempt_has_passed_was_there(recorded: Recorded, tmp_path: Path) -> None:
+    judge = Judge(recorded, tmp_path)
+    judge.run.fails("killed")
 
     for _ in range(2):
-        judged = waiting.judged(missing("1.bin"), stepped=False)
+        judged = judge.judge(missing("1.bin"), stepped=False)
         assert judged.kind == FailureKind.STORAGE_UNAVAILABLE
 
 
@@ -205,18 +227,18 @@ def test_what_an_earlier_attempt_has_passed_was_there(tmp_path: Path) -> None:
     ("name", "listed"), [("drive", "drive"), ("My Passport", r"My\040Passport")]
 )
 def test_a_drive_that_was_unmounted_is_gone_even_if_its_folder_is_there(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, listed: str
+    recorded: Recorded, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, listed: str
 ) -> None:
     mounts, drive = tmp_path / "mounts", tmp_path / name
     drive.mkdir()
     os.utime(drive, (0, 0))  # nothing was removed from it
     mounts.write_text(f"server:/x {tmp_path}/{listed} nfs rw 0 0\n")
     monkeypatch.setattr(drives, "MOUNTS", mounts)
-    waiting = Backoff(tmp_path, {})
+    judge = Judge(recorded, tmp_path)
     mounts.write_text("")
 
     for _ in range(2):
-        judged = waiting.judged(missing(drive / "1.bin"), stepped=True)
+        judged = judge.judge(missing(drive / "1.bin"), stepped=True)
         assert judged.kind == FailureKind.STORAGE_UNAVAILABLE
 
 

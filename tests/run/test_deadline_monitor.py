@@ -17,7 +17,8 @@ from rocsteady.run.telling.deadline_monitor import (
     LatenessFilter,
 )
 from rocsteady.store.forecast import lines_ahead, story_ahead
-from rocsteady.store.values import DecisionRecord, Run, RunLine, RunRecord, Sample
+from rocsteady.store.values import Run, RunLine, RunRecord, Sample
+from tests.values import decided
 
 RUN = Run(
     id=1, name="calm-otter", command=("python",), job={}, strategy=Strategy(), folder="/r",
@@ -254,7 +255,7 @@ def test_a_run_that_ended_has_a_deadline_and_no_forecast() -> None:
 
 
 def test_a_run_that_fell_to_another_option_is_foretold_by_that_option() -> None:
-    fell = DecisionRecord(run=1, attempt=1, what="option-2", why="", at=1.0)
+    fell = decided(fallback=2, at=1.0)
 
     told = story_ahead(msgspec.structs.replace(STORY, decisions=(fell,)), [], now=3000.0)
 

@@ -61,7 +61,6 @@ from rocsteady.screens.screen import layout, show
 from rocsteady.store.values import (
     AttemptRecord,
     Bucket,
-    DecisionRecord,
     Gauge,
     Incident,
     MessageRecord,
@@ -69,6 +68,7 @@ from rocsteady.store.values import (
     RunLine,
     RunRecord,
 )
+from tests.values import decided
 
 NOW = datetime(2026, 11, 15, 12, 0, tzinfo=UTC).timestamp()
 HOUR, DAY = 3600.0, 86400.0
@@ -241,10 +241,7 @@ STORY = RunRecord(
     ),
     failures=(),
     decisions=(
-        DecisionRecord(
-            run=1, attempt=1, what="loader-inline", why="No DataLoader worker processes.",
-            at=NOW - 3999,
-        ),
+        decided("loader-inline", "No DataLoader worker processes.", at=NOW - 3999),
     ),
     messages=(MessageRecord(run=1, text="run calm-otter started.", at=NOW - 7200),),
     intents=(),

@@ -30,7 +30,6 @@ from rocsteady.store.location import Place, find_place
 from rocsteady.store.values import (
     AttemptCost,
     AttemptRecord,
-    DecisionRecord,
     Incident,
     MessageRecord,
     NamedFailure,
@@ -38,7 +37,7 @@ from rocsteady.store.values import (
     RunRecord,
     Sample,
 )
-from tests.values import failure
+from tests.values import decided, failure
 
 OpenJournal = Callable[..., Journal]
 COMMAND = ("python", "train.py")
@@ -129,9 +128,7 @@ def test_the_story_of_a_run_comes_back_as_it_was_written(open_journal: OpenJourn
             ranks=(RankRecord(rank=1, step=100, waits_for=WaitsFor.LOCK),),
         ),
     )  # fmt: skip
-    decision = DecisionRecord(
-        run=run.id, attempt=1, what="the same again", why="a first", at=1200.0
-    )
+    decision = decided("retry", "a first", at=1200.0, strategy=Strategy(workers=0), wait=5.0)
     message = MessageRecord(run=run.id, text="attempt 2, from step 80", at=1201.0)
 
     journal.record(attempt(run.id, 1, 1000.0))

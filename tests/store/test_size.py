@@ -6,12 +6,14 @@ from collections.abc import Callable
 from datetime import timedelta
 
 import pytest
+from msgspec.structs import replace
 
 from rocsteady.model import IntentKind, Outcome, RunState, Strategy
 from rocsteady.store.journal import Journal
 from rocsteady.store.location import Place
 from rocsteady.store.progress import DAY, HOUR
-from rocsteady.store.values import AttemptRecord, DecisionRecord, Incident, MessageRecord, Sample
+from rocsteady.store.values import AttemptRecord, Incident, MessageRecord, Sample
+from tests.values import decided
 
 OpenJournal = Callable[..., Journal]
 LOOK_EVERY = 20  # seconds
@@ -28,9 +30,7 @@ def incident(journal: Journal, run: int, number: int, at: float) -> None:
     )  # fmt: skip
     for text in ("Looking.", "hung in the DataLoader. " * 6, "the same again", "from step 4,800"):
         journal.record(MessageRecord(run=run, text=text, at=at))
-    journal.record(
-        DecisionRecord(run=run, attempt=number, what="the same again", why="chance", at=at)
-    )
+    journal.record(replace(decided("retry", "chance", attempt=number, at=at), run=run))
     journal.record(
         AttemptRecord(run=run, number=number + 1, strategy=Strategy(device="gpu", workers=2),
                 boot_id="b" * 36, started=at, ended=at + 600, signal=9, outcome=Outcome.HUNG,

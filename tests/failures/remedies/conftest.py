@@ -9,9 +9,8 @@ import pytest
 
 from rocsteady.doctor.knowledge.failures import Nature
 from rocsteady.failures.ladder import RemedyChoice
-from rocsteady.failures.situation import FailedAttempt, Situation
-from rocsteady.hangs.heartbeat_pages import LoaderFacts
-from rocsteady.model import Fingerprint, Strategy
+from rocsteady.failures.situation import Situation
+from rocsteady.model import FailedAttempt, Fingerprint, LoaderFacts, Strategy
 from tests.values import failure
 
 if TYPE_CHECKING:

@@ -10,9 +10,8 @@ import pytest
 from rocsteady.doctor.knowledge.failures import Nature, load_failures
 from rocsteady.doctor.knowledge.values import Fix
 from rocsteady.failures.ladder import RemedyChoice, choose_remedy, preview
-from rocsteady.failures.situation import Budget, FailedAttempt, Situation
-from rocsteady.hangs.heartbeat_pages import BatchSplit
-from rocsteady.model import Strategy
+from rocsteady.failures.situation import Budget, Situation
+from rocsteady.model import BatchSplit, FailedAttempt, Strategy
 
 if TYPE_CHECKING:
     from tests.failures.remedies.conftest import Situations
@@ -35,7 +34,7 @@ def test_a_first_hang_may_be_chance_the_second_is_answered(situations: Situation
     assert (again.remedy, again.strategy) == ("retry", Strategy())
     assert (remedy.remedy, remedy.reverted) == ("loader-inline", "")
     assert remedy.strategy == Strategy(workers=0)
-    assert dict(remedy.skipped)["loader-spawn"].startswith("the main module has no guard")
+    assert dict(remedy.skipped)["loader-spawn"].why.startswith("the main module has no guard")
 
 
 def test_cheapest_first_and_what_did_not_move_it_is_taken_back(situations: Situations) -> None:
@@ -225,7 +224,7 @@ def test_settings_that_took_the_machine_down_are_not_tried_again(situations: Sit
 
     assert would_try(here) == ["hipblaslt-off", "cpu"]
     assert would_try(before) == ["cpu"]
-    assert dict(choose_remedy(before).skipped)["hipblaslt-off"] == (
+    assert dict(choose_remedy(before).skipped)["hipblaslt-off"].why == (
         "the machine went down with these settings"
     )
 
@@ -254,7 +253,7 @@ def test_only_what_is_allowed_and_nothing_that_is_denied(situations: Situations)
 
     assert would_try(allowed) == ["attention-math", "precision-fp32"]
     assert would_try(denied) == ["attention-math", "checkpoint-back"]
-    assert dict(choose_remedy(denied).skipped)["precision-bf16"] == "denied by --deny"
+    assert dict(choose_remedy(denied).skipped)["precision-bf16"].why == "denied by --deny"
 
 
 def test_what_changes_numbers_is_used_only_if_it_is_named(situations: Situations) -> None:
@@ -284,7 +283,7 @@ def test_a_setting_with_nothing_to_act_on_is_passed_over_and_undone(situations: 
 
     assert (choice.remedy, choice.reverted) == ("attention-math", "precision-bf16")
     assert choice.strategy == Strategy(attention="math")
-    assert dict(choose_remedy(idle).skipped)["precision-bf16"] == (
+    assert dict(choose_remedy(idle).skipped)["precision-bf16"].why == (
         "precision has no effect on this script"
     )
 

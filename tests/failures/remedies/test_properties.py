@@ -16,8 +16,8 @@ from rocsteady.doctor.machine.torch_build import made_by
 from rocsteady.failures.difference import changed
 from rocsteady.failures.ladder import RemedyChoice, choose_remedy, preview
 from rocsteady.failures.remedy import ANY, load_remedies
-from rocsteady.failures.situation import FailedAttempt, Situation
-from rocsteady.model import Certainty, Fingerprint, Strategy
+from rocsteady.failures.situation import Situation
+from rocsteady.model import Certainty, FailedAttempt, Fingerprint, Strategy
 from tests.values import failure
 
 if TYPE_CHECKING:

@@ -14,9 +14,8 @@ from rocsteady.doctor.machine.machine import Machine
 from rocsteady.errors import KnowledgeError
 from rocsteady.failures.computed import COMPUTED
 from rocsteady.failures.remedy import ANY, load_remedies, requested_strategy
-from rocsteady.failures.situation import FailedAttempt, Refused, Situation
-from rocsteady.hangs.heartbeat_pages import BatchSplit
-from rocsteady.model import Fingerprint, Strategy
+from rocsteady.failures.situation import Refused, Situation
+from rocsteady.model import BatchSplit, FailedAttempt, Fingerprint, Strategy
 
 if TYPE_CHECKING:
     from tests.conftest import Recorded

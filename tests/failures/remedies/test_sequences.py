@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING
 
 from rocsteady.doctor.knowledge.failures import load_failures
 from rocsteady.failures.ladder import preview
-from rocsteady.failures.situation import FailedAttempt
-from rocsteady.model import Strategy
+from rocsteady.model import FailedAttempt, Strategy
 
 if TYPE_CHECKING:
     from tests.conftest import Expected

@@ -7,9 +7,11 @@ from pathlib import Path
 
 from rocsteady.model import (
     Certainty,
+    Decision,
     Failure,
     Fingerprint,
     IntentKind,
+    Next,
     Outcome,
     Role,
     RunOutcome,
@@ -72,7 +74,11 @@ def write_journal(project: Path, texts: Sequence[str], options: Sequence[str] = 
             journal.record(MessageRecord(run=run.id, text=f"said: {text}", at=1.6))
         named = NamedFailure(run=run.id, attempt=1, failure=failure, evidence=some[0], at=1.7)
         journal.record(named)
-        journal.record(DecisionRecord(run=run.id, attempt=1, what="stop", why=some[0], at=1.8))
+        journal.record(
+            DecisionRecord(
+                run=run.id, attempt=1, decision=Decision(next=Next.END, why=some[0]), at=1.8
+            )
+        )
         journal.intend(IntentKind.START, some[0], run=run.id, attempt=1)
         journal.end_run(run.id, RunOutcome.NOT_DONE)
     finally:

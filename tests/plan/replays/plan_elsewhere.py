@@ -20,13 +20,13 @@ from msgspec.structs import replace
 
 from rocsteady.cli import plan
 from rocsteady.cli.main import main
+from rocsteady.doctor.machine import machine
 from rocsteady.doctor.machine.recording import RecordedRoot, read_recording
 from rocsteady.model import Strategy
 from rocsteady.plan import trials
 from rocsteady.plan.trials import TrialKind, TrialResult
 from rocsteady.run.job.values import Job
 from rocsteady.run.options import Timing
-from rocsteady.run.recovery import strategy_history
 
 SOON = timedelta(seconds=5)
 PATIENCE = replace(hurried.PATIENCE, start_after=SOON, seldom_after=SOON)
@@ -53,7 +53,7 @@ if __name__ == "__main__":
     recording = read_recording(Path(sys.argv.pop(1)))
     KeptTrials.file = Path(sys.argv.pop(1))
     for module, name, value in (
-        (strategy_history, "DiskRoot", lambda: RecordedRoot(recording)),
+        (machine, "DiskRoot", lambda: RecordedRoot(recording)),
         (trials, "Timing", partial(Timing, patience=PATIENCE)),
         (trials, "STARTING", STARTING),
         (plan, "PlanTrials", KeptTrials),

@@ -16,9 +16,7 @@ from rocsteady.doctor.knowledge.reader import Knowledge
 from rocsteady.doctor.machine.machine import Machine
 from rocsteady.hangs.heartbeat_pages import (
     Applied,
-    BatchSplit,
     CheckpointRead,
-    LoaderFacts,
     SavedFiles,
     SettingOutcome,
 )
@@ -26,25 +24,37 @@ from rocsteady.hangs.judgment.phase_history import PhaseHistory
 from rocsteady.hangs.judgment.verdict import Verdict
 from rocsteady.hangs.looking.collect import Collected
 from rocsteady.hangs.values import Heartbeat
-from rocsteady.model import Failure, Fingerprint, Next, Outcome, RunState, Strategy
-from rocsteady.run.attempt.attempt_end import AttemptEnd, HangEvidence
+from rocsteady.model import (
+    BatchSplit,
+    Decision,
+    Failure,
+    Fingerprint,
+    LoaderFacts,
+    Outcome,
+    RunState,
+    Strategy,
+)
+from rocsteady.run.attempt.attempt_end import AttemptEnd, HangEvidence, is_failure
 from rocsteady.run.checkpoints.resume import Checkpoint
-from rocsteady.run.job.values import Job
-from rocsteady.run.options import Timing
-from rocsteady.run.recovery import attempt_review
-from rocsteady.run.recovery.attempt_review import AttemptReview
-from rocsteady.run.recovery.option_stop import OptionStop
-from rocsteady.run.recovery.strategy_history import StrategyHistory
-from rocsteady.store.values import Helped, Run, Sample
+from rocsteady.run.recovery.backoff import Drives
+from rocsteady.run.recovery.decision import Here, decide, first_decision, in_force
+from rocsteady.run.recovery.history import history_of
+from rocsteady.run.recovery.machine import RunMachine
+from rocsteady.run.recovery.planned_restart import plan_restart
+from rocsteady.run.telling.journal_records import result_of
+from rocsteady.store.values import (
+    AttemptRecord,
+    DecisionRecord,
+    Event,
+    Helped,
+    Incident,
+    NamedFailure,
+)
 from rocsteady.system.child_end import Exit
 from tests.run.decisions.histories import STARTED, Case, Ending
 from tests.values import failure
 
 FOLDER = Path("/nonexistent")
-RUN = Run(
-    id=1, name="calm-otter", command=("python", "train.py"), job={}, strategy=Strategy(),
-    folder="/nonexistent/run", machine="m", boot_id="b", process="", started=STARTED,
-)  # fmt: skip
 
 
 class Clock:
@@ -149,7 +159,6 @@ class Memory:
 
     def __init__(self, case: Case) -> None:
         self._case = case
-        self.added: list[Helped] = []
 
     def deadly(self, machine: str, script: str) -> tuple[Any, ...]:
         del machine, script
@@ -165,148 +174,149 @@ class Memory:
         del machine
         return ()
 
-    def helped(self, helped: Helped) -> None:
-        self.added.append(helped)
 
+class Driven:
+    """A run of which each attempt does what its history says."""
 
-class Checkpoints:
-    """As much of the run's checkpoints as a review looks at."""
+    def __init__(self, case: Case, machine: Machine, knowledge: Knowledge) -> None:
+        self.case, self.clock, self.world = case, Clock(), World(case)
+        self.events: list[Event] = []
+        memory: Any = Memory(case)
+        self.machine = RunMachine(
+            script="s", here="m", memory=memory, knowledge=knowledge, machine=lambda: machine,
+            variables={},
+        )  # fmt: skip
+        self.history = history_of((), case.options.strategy)
+        self.helped: list[str] = []
+        self.gone: Path | None = None
+        self.drives = Drives(FOLDER, lambda: self.gone)
 
-    def __init__(self, world: World) -> None:
-        self.world, self.job, self.folder = world, Job(command=RUN.command), FOLDER
-        self.avoid: list[Checkpoint] = []
-        self.is_gone = self.is_unproven = False
+    def record(self, event: Event) -> None:
+        self.events.append(event)
+        self.history.add(event)
 
-    @property
-    def can_resume(self) -> bool:
-        return self.world.case.resumes != "not"
+    def decided(self, number: int, decision: Decision) -> None:
+        self.record(DecisionRecord(run=1, attempt=number, decision=decision, at=self.clock.now))
 
-    @property
-    def gone(self) -> Path | None:
-        return Path("/drive") if self.is_gone else None
+    def first(self) -> Decision:
+        here = Here(machine=self.machine, now=self.clock.now)
+        decision = first_decision(self.history, self.case.options, here)
+        if not decision.ends and (decision.strategy != self.history.strategy or decision.asked):
+            self.decided(0, decision)
+        return decision
 
-    @property
-    def avoided(self) -> tuple[str, ...]:
-        return tuple(str(each.path) for each in self.avoid)
+    def attempt(self, number: int) -> None:
+        """Have one attempt end, and name why it failed."""
+        ending, clock = self.case.endings[number - 1], self.clock
+        at = self.world.newest(tuple(name for name, _ in self.history.avoid))
+        row = AttemptRecord(
+            run=1, number=number, strategy=self.history.strategy, boot_id="b", started=clock.now
+        )
+        self.record(row)
+        end = self.world.end(ending, at, clock.now)
+        clock.now += end.seconds
+        self.gone = Path("/drive") if ending.gone else None
+        checkpoint = Checkpoint(path=Path(at[0]), written=float(at[1])) if at else None
+        self.record(
+            msgspec.structs.replace(
+                row, ended=clock.now, exit_code=end.exit.code if end.exit else None,
+                signal=end.exit.signal if end.exit else None, outcome=end.outcome,
+                first_step=end.first_step, last_step=end.last_step,
+                result=result_of(end, checkpoint),
+            )
+        )  # fmt: skip
+        if end.found:
+            self.record(
+                Incident(
+                    run=1, attempt=number, number=self.history.incidents + 1,
+                    verdict=RunState.HUNG, why="", place=end.found.verdict.place, quiet=1.0,
+                    evidence="", at=clock.now,
+                )
+            )  # fmt: skip
+        if is_failure(end):
+            stepped = ending.beats and ending.made > 0
+            named = self.drives.judged(
+                failed(ending, end), self.history, stepped=stepped, unsaved=ending.saved_failed
+            )
+            self.record(
+                NamedFailure(run=1, attempt=number, failure=named, evidence="", at=clock.now)
+            )
+        if self.history.has_helped:
+            self.helped.append(self.history.remedy)
 
-    def ended(self, end: AttemptEnd) -> None:
-        pass
-
-    def whole(self) -> Iterator[Checkpoint]:
-        for name, written in reversed(self.world.checkpoints):
-            if self.world.case.resumes == "checkpoint" and name not in self.avoided:
-                yield Checkpoint(path=Path(name), written=float(written))
-
-
-class Announced:
-    """Keeps nothing."""
-
-    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - whatever is announced
-        if name == "bug":
-            return self._raise
-        return lambda *_, **__: None
-
-    def _raise(self, _effect: str, error: Exception) -> None:
-        raise error
-
-
-class Monitor:
-    def __init__(self, due: float | None) -> None:
-        self.due = due
-        self.pace: float | None = None
-
-    def needs(self) -> float | None:
-        return self.pace
-
-    def other_option(self) -> None:
-        pass
-
-    def forecast(self, now: float) -> None:
-        del now
+    def here(self, number: int) -> Here:
+        """Return what is true after an attempt."""
+        case = self.case
+        whole = case.resumes == "checkpoint"
+        avoid = [name for name, _ in self.history.avoid]
+        left = [name for name, _ in self.world.checkpoints if whole and name not in avoid]
+        return Here(
+            machine=self.machine,
+            now=self.clock.now,
+            can_resume=case.resumes != "not",
+            checkpoints=min(2, len(left)),
+            gone=str(self.gone or ""),
+            in_allocation=case.scheduler,
+            due=case.due,
+            needs=case.endings[number - 1].needs,
+        )
 
 
 def decisions(case: Case, machine: Machine, knowledge: Knowledge) -> list[dict[str, Any]]:
     """Return what is decided after each attempt, up to the end of the run."""
-    clock = Clock()
-    with (
-        clock.instead(),
-        patch.object(attempt_review, "collect_symptoms", lambda *_: None),
-        patch.object(AttemptReview, "_keep", lambda *_: ""),
-    ):
-        return list(_decisions(case, machine, knowledge, clock))
+    driven = Driven(case, machine, knowledge)
+    with driven.clock.instead():
+        return list(_decisions(driven))
 
 
-def _decisions(
-    case: Case, machine: Machine, knowledge: Knowledge, clock: Clock
-) -> Iterator[dict[str, Any]]:
-    world = World(case)
-    memory: Any = Memory(case)
-    checkpoints: Any = Checkpoints(world)
-    monitor: Any = Monitor(case.due)
-    options = case.options
-    strategies = StrategyHistory(
-        options, script="s", here="m", memory=memory, knowledge=knowledge,
-        machine=lambda: machine, variables={},
-    )  # fmt: skip
-    stop = OptionStop(options)
-    environment = {"SLURM_JOB_ID": "1"} if case.scheduler else {}
-    services: Any = SimpleNamespace(
-        announcer=Announced(), environment=environment, known_variables={}, hosts=None
-    )
-    spec: Any = SimpleNamespace(folder=FOLDER, run=RUN, records=FOLDER)
-    records: Any = SimpleNamespace(failed=lambda *_: None)
-    review = AttemptReview(
-        spec, options, services, checkpoints=checkpoints,
-        records=records, strategies=strategies,
-        deadline_monitor=monitor, option_stop=stop,
-    )  # fmt: skip
-    first = strategies.start()
-    yield {"strategy": _fields(strategies.strategy), "start": first.why if first else ""}
-    if first is not None and first.strategy is None:
+def _decisions(driven: Driven) -> Iterator[dict[str, Any]]:
+    case, history = driven.case, driven.history
+    first = driven.first()
+    why = first.why if first.crashed or first.ends else ""
+    yield {"strategy": _fields(first.strategy), "start": why}
+    if first.ends:
         return
-    for number, ending in enumerate(case.endings, 1):
-        at = world.newest(checkpoints.avoided)
-        stop.seen(Sample(at=clock.now, step=0, verdict=RunState.STARTING, quiet=0.0))
-        end = world.end(ending, at, clock.now)
-        clock.now += end.seconds
-        monitor.pace, checkpoints.is_gone = ending.needs, ending.gone
-        with patch.object(strategies, "name", lambda _, e=ending, f=end: failed(e, f)):
-            context: Any = SimpleNamespace(number=number, resumed=bool(at))
-            named = review.name(context, end)
-        started_from = Checkpoint(path=Path(at[0]), written=float(at[1])) if at else None
-        decision = review.decide(end, named, attempts=number, started_from=started_from)
-        wait = review.backoff.wait() if decision.next is not Next.END else None
-        quick = end.seconds < Timing().quick_crash.total_seconds()
-        again = bool(wait and quick and end.outcome is Outcome.BY_ITSELF and wait.repeats)
-        seconds = wait.seconds if wait and (decision.waits or again) else 0.0
+    for number in range(1, len(case.endings) + 1):
+        driven.attempt(number)
+        decision = decide(history, case.options, driven.here(number))
+        driven.decided(number, decision)
         yield {
-            "named": named.kind if named else "",
+            "named": history.failure.kind if history.failure else "",
             "next": decision.next.value,
-            "code": decision.code if decision.next is Next.END else None,
+            "code": decision.code if decision.ends else None,
             "why": decision.why,
-            "remedy": decision.remedy,
+            "remedy": decision.what if decision.fallback else decision.remedy,
             "kind": decision.kind,
             "fallback": decision.fallback,
             "waits": decision.waits,
-            "wait": round(seconds, 1),
-            "first": bool(wait and decision.waits and wait.seconds > 0 and wait.first),
-            "strategy": _fields(strategies.strategy),
-            "avoid": list(checkpoints.avoided),
-            "reverted": decision.proposal.reverted if decision.proposal else "",
+            "wait": round(decision.wait, 1),
+            "first": bool(decision.waits and decision.wait and not decision.announced),
+            "strategy": _fields(history.strategy),
+            "avoid": [name for name, _ in history.avoid],
+            "reverted": decision.reverted,
             "gpu": decision.gpu_failed,
             "resume": decision.needs_resume,
-            "announced": decision.is_announced,
-            "save": review.starts.save_after,
-            "planned": review.planned_restart.after if review.planned_restart else None,
-            "hung": review.hung.place if review.hung else "",
-            "hangs": dict(review.hangs_at),
-            "crashes": review.crashes,
-            "keep": list(strategies.in_force),
-            "helped": [each.remedy for each in memory.added],
+            "announced": bool(decision.own_error),
+            "save": history.save_after,
+            "planned": _planned(driven),
+            "hung": history.hung.place if history.hung else "",
+            "hangs": dict(history.hangs),
+            "crashes": history.crashes,
+            "keep": list(in_force(history, case.options, driven.machine)),
+            "helped": list(driven.helped),
         }
-        if decision.next is Next.END:
+        if decision.ends:
             return
-        clock.now += seconds
+        driven.clock.now += decision.wait
+
+
+def _planned(driven: Driven) -> int | None:
+    history, case = driven.history, driven.case
+    may = case.resumes != "not" and not case.options.observe
+    if not may or history.rhythm_of is None or history.rhythm_of[1] != history.strategy:
+        return None
+    plan = plan_restart(history.rhythm, history.planned, on_request=history.saves_on_request)
+    return plan.after if plan else None
 
 
 def _fields(strategy: Strategy) -> dict[str, Any]:

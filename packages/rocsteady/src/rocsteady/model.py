@@ -55,6 +55,19 @@ class Outcome(OpenEnum):
     OTHER = "unknown"
 
 
+def has_failed(outcome: Outcome, code: int | None) -> bool:
+    """Return whether an attempt neither ended well nor was stopped."""
+    ours = (
+        Outcome.STOPPED,
+        Outcome.AT_EXIT,
+        Outcome.REPLACED,
+        Outcome.STARTED_OVER,
+        Outcome.LEFT,
+        Outcome.PLANNED,
+    )
+    return outcome not in ours and (outcome is not Outcome.BY_ITSELF or code != 0)
+
+
 class RunState(OpenEnum):
     """The kinds of a verdict. Hung is not slow."""
 
@@ -198,6 +211,8 @@ class Failure(Value, frozen=True, kw_only=True):
     also: tuple[tuple[str, Role], ...] = ()  # what else was seen: cascades and confirmations
     traceback: str = ""  # of the script's own error
     sources: tuple[str, ...] = ()  # such as "ROCm/ROCm#6530"
+    missing: str = ""  # a path that the script used before and did not find any more
+    by_end: bool = False  # only how the process ended tells of it
 
 
 CPU = "cpu"  # as a device of a Strategy: no GPU is seen
@@ -219,6 +234,80 @@ class Strategy(Value, frozen=True, kw_only=True, omit_defaults=True):
     gpus: tuple[int, ...] | None = None  # that are seen, by their numbers
     variables: dict[str, str | None] = {}  # to set; None: to unset
     checkpoints_back: int = 0  # how many of the newest checkpoints are passed over
+
+
+class LoaderFacts(Value, frozen=True, kw_only=True):
+    """What processes told of the DataLoaders that their script has used."""
+
+    loaders: int  # in one process
+    workers: int  # the most that the script asked for
+    context: str  # by which those would be started: fork, spawn, forkserver; "" without workers
+    pickles: bool | None  # dataset, collate_fn and worker_init_fn; None: not tried
+    main_guarded: bool | None  # importing the main module again starts nothing
+    map_style: bool  # all datasets have indexes
+    persistent: bool = False  # one keeps its workers from epoch to epoch
+
+
+class BatchSplit(Value, frozen=True, kw_only=True):
+    """How rocsteady_train.Loop trains a batch, in the process that has the largest."""
+
+    batch: int  # samples
+    micro_batch: int  # samples that are trained at a time; 0: the batch cannot be split
+
+
+class FailedAttempt(Value, frozen=True, kw_only=True):
+    """One attempt that failed."""
+
+    strategy: Strategy
+    failure: Fingerprint
+    remedy: str = ""  # that led to it; "" for the first
+    clears: bool = False  # what ended it can clear up by itself
+    progressed: bool = False  # it came further than every attempt before it
+    steps: int = 0  # how far the job was when it failed, counted from the job's beginning
+
+
+class Decision(Value, frozen=True, kw_only=True, omit_defaults=True):
+    """All that is done next, and why. It is recorded before it is carried out."""
+
+    next: Next
+    why: str  # for people
+    code: int = 0  # with which rocsteady ends, if it ends
+    strategy: Strategy = Strategy()  # of the next attempt
+    remedy: str = ""  # that leads to it; "": the same again, or another option
+    reverted: str = ""  # a remedy that did not help, and is undone
+    fallback: int = 0  # the option of the plan that the run falls back to; 0: it does not
+    avoid: tuple[tuple[str, float], ...] = ()  # checkpoints not to go on from, and their times
+    waits: bool = False  # for what can clear up by itself
+    wait: float = 0.0  # seconds, at most, before the next attempt
+    announced: bool = False  # the same wait was announced before
+    gpu_failed: bool = False  # so it is checked before it is used again
+    kind: str = ""  # of the failure that ended the run; "": not known, or none
+    exhausted: bool = False  # it ends because nothing is left to try
+    needs_person: bool = False  # somebody must do what is known of that kind
+    needs_resume: bool = False  # it ends only because no way to resume is known
+    own_error: str = ""  # what the script itself ended with, which is not retried
+    skipped: tuple[tuple[str, str], ...] = ()  # remedies that were not tried, and why
+    asked: bool = False  # for by the user: it answers no failure
+    host: int | None = None  # the host that decided for all; None: this one
+    tried: tuple[FailedAttempt, ...] | None = None  # by the hosts, if another one decided
+    given_up: int = 0  # how many of these were on options that were given up
+    crashed: Strategy | None = None  # what took the machine down, and is not started again
+
+    @property
+    def ends(self) -> bool:
+        return self.next is Next.END
+
+    @property
+    def changes_nothing(self) -> bool:
+        """Whether the next attempt has the same settings, from the same checkpoint."""
+        again = self.next is Next.AGAIN and not self.fallback
+        return again and self.remedy in ("", "retry")
+
+    @property
+    def what(self) -> str:
+        """What leads to the next attempt, as a word."""
+        option = f"option-{self.fallback}" if self.fallback else ""
+        return option or self.remedy or self.next.value
 
 
 class ProbeOutcome(Enum):

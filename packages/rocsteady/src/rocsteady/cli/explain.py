@@ -31,9 +31,9 @@ from rocsteady.errors import ExaminationError
 from rocsteady.failures.classify import Classifier
 from rocsteady.failures.ladder import preview
 from rocsteady.failures.remedy import Remedy, load_remedies
-from rocsteady.failures.situation import FailedAttempt, Situation
+from rocsteady.failures.situation import Situation
 from rocsteady.failures.symptoms import Symptoms
-from rocsteady.model import Certainty, Failure, FailureKind, Fingerprint, Strategy
+from rocsteady.model import Certainty, FailedAttempt, Failure, FailureKind, Fingerprint, Strategy
 from rocsteady.screens.explain import (
     Here,
     Previewed,

@@ -45,6 +45,7 @@ class Candidate(NamedTuple):
     rank: int | None = None
     traceback: str = ""
     bare: bool = False  # an exception without its traceback
+    by_end: bool = False  # only how the process ended tells of it
 
 
 def kind_by_numbers(kind: str, text: str, symptoms: Symptoms) -> str:
@@ -92,6 +93,7 @@ class Ends:
                 certainty=it.certainty,
                 at=float("inf"),
                 seen=(seen,),
+                by_end=number is not None,
                 signature=it.id,
             )
             for it in self._signatures

@@ -116,6 +116,7 @@ class Classifier:
             seen=tuple(dict.fromkeys(map(_printable, (*chosen.seen, *same))))[:EVIDENCE_LINES],
             line=line_of(chosen.traceback) if kind.id == FailureKind.SCRIPT_ERROR else "",
             signature=chosen.signature,
+            by_end=chosen.by_end,
             rank=symptoms.rank if chosen.rank is None else chosen.rank,
             also=tuple(
                 dict.fromkeys(
@@ -441,7 +442,8 @@ def _unknown(signs: _Signs) -> Candidate:
     ended = [] if symptoms.exit_code is None else [f"exit code {symptoms.exit_code}"]
     if symptoms.signal:
         ended = [f"ended by {signal_name(symptoms.signal)}"]
-    return _plain(FailureKind.UNKNOWN, "")._replace(seen=(*last, *ended))
+    found = _plain(FailureKind.UNKNOWN, "")
+    return found._replace(seen=(*last, *ended), by_end=bool(symptoms.signal) and not last)
 
 
 def _words(kind: KnownFailure, symptoms: Symptoms) -> str:

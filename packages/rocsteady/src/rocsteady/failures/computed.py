@@ -28,18 +28,18 @@ _GFX_VERSION = re.compile(r"\s*(\d{1,2})\.(\d{1,3})\.(\d{1,3})", re.ASCII)
 def retry(situation: Situation) -> Strategy | Refused:
     """Change nothing, once: a first failure is often chance."""
     kind, last = situation.failure.kind, situation.tried[-1]
-    why = ""
+    why, was_tried = "", False
     if kind == FailureKind.UNKNOWN:
         why = "" if last.progressed else "the cause is not known, and the retry made no progress"
     elif situation.nature is Nature.DETERMINISTIC:
         why = "the run would fail in the same way"
     elif _was_retried(situation):
-        why = ALREADY_TRIED
+        why, was_tried = ALREADY_TRIED, True
     elif (
         situation.nature is not Nature.TRANSIENT and not last.steps and not kind.startswith("hang")
     ):
         why = "the script failed before its first step"
-    return Refused(why=why) if why else situation.strategy
+    return Refused(why=why, was_tried=was_tried) if why else situation.strategy
 
 
 def _was_retried(situation: Situation) -> bool:

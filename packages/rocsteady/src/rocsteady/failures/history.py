@@ -13,8 +13,8 @@ from typing import NamedTuple
 import msgspec
 
 from rocsteady.failures.difference import changed
-from rocsteady.failures.situation import FailedAttempt, Situation
-from rocsteady.model import FailureKind, Fingerprint, Strategy
+from rocsteady.failures.situation import Situation
+from rocsteady.model import FailedAttempt, FailureKind, Fingerprint, Strategy
 
 UNCHANGED = ("", "retry", "fresh-process")  # what leads to an attempt without changing a setting
 # What a change of ours can bring about in a script that would not fail so by itself.

@@ -24,8 +24,8 @@ from rocsteady.failures.history import (
     strategies_tried,
 )
 from rocsteady.failures.remedy import RETRY, Remedy, load_remedies
-from rocsteady.failures.situation import FailedAttempt, Refused, Situation
-from rocsteady.model import FailureKind, Strategy, Value
+from rocsteady.failures.situation import Refused, Situation
+from rocsteady.model import FailedAttempt, FailureKind, Strategy, Value
 
 # Attempts in a row without progress, where there was some and no remedy is left.
 LAST_RETRIES = 2
@@ -46,7 +46,7 @@ class RemedyChoice(Value, frozen=True, kw_only=True):
     remedy: str = ""  # that leads to it
     reverted: str = ""  # a remedy that did not help, and is undone
     why: str  # one or two sentences for people
-    skipped: tuple[tuple[str, str], ...] = ()  # remedies for this failure, and why not
+    skipped: tuple[tuple[str, Refused], ...] = ()  # remedies for this failure, and why not
     person: Fix | None = None  # what somebody must do
     fallback: int = 0  # the option of the plan that it is; 0: no other option
     waits: bool = False  # for what can clear up by itself; then the same again
@@ -148,11 +148,11 @@ def _cheapest(situation: Situation, standing: Standing) -> RemedyChoice:
     here = _to_be_answered(situation, standing)
     kind = here.failure.kind
     answers = [remedy for remedy in load_remedies().values() if remedy.answers_to(kind)]
-    skipped: list[tuple[str, str]] = []
+    skipped: list[tuple[str, Refused]] = []
     for remedy in sorted(answers, key=lambda it: it.id not in here.helped_before):
         result = _applied(remedy, here, situation)
         if isinstance(result, Refused):
-            skipped.append((remedy.id, result.why))
+            skipped.append((remedy.id, result))
             continue
         return RemedyChoice(
             strategy=result,
@@ -183,15 +183,16 @@ def _applied(remedy: Remedy, here: Situation, situation: Situation) -> Strategy 
     result = remedy.apply(here)
     if isinstance(result, Refused):
         return result
-    why = _ruled_out(result, situation, here.strategy)
-    if not why and result != here.strategy:
+    if refused := _ruled_out(result, situation, here.strategy):
+        return refused
+    if result != here.strategy:
         settings = [name for name in changed(here.strategy, result) if name in here.ineffective]
         if settings:
-            why = f"{settings[0]} has no effect on this script"
-        elif result in strategies_tried(here):
-            why = ALREADY_TRIED
-    why = why or remedy.needs_consent(here)
-    return Refused(why=why) if why else result
+            return Refused(why=f"{settings[0]} has no effect on this script")
+        if result in strategies_tried(here):
+            return Refused(why=ALREADY_TRIED, was_tried=True)
+    consent = remedy.needs_consent(here)
+    return Refused(why=consent, needs_consent=True) if consent else result
 
 
 def _unwanted(remedy: str, situation: Situation) -> str:
@@ -201,21 +202,21 @@ def _unwanted(remedy: str, situation: Situation) -> str:
     return "not in --allow" if situation.allow and remedy not in named else ""
 
 
-def _ruled_out(strategy: Strategy, situation: Situation, current: Strategy) -> str:
-    """Return why a strategy must not be run, whatever led to it; "" if it may be."""
+def _ruled_out(strategy: Strategy, situation: Situation, current: Strategy) -> Refused | None:
+    """Return why a strategy must not be run, whatever led to it."""
     tried, fingerprint = situation.tried, situation.failure.fingerprint
     crashed = (*situation.crashed_machine, *_crashed_machine(tried))
     if _on_the_machine(strategy) in map(_on_the_machine, crashed):
-        return "the machine went down with these settings"
+        return Refused(why="the machine went down with these settings")
     ended = [it for it in tried if (it.strategy, it.failure) == (strategy, fingerprint)]
     if strategy == current and len(ended) > 1:
-        return "the run failed twice at the same step"
+        return Refused(why="the run failed twice at the same step")
     if any(
         before.failure == fingerprint and after.strategy == strategy
         for before, after in pairwise(tried)
     ):
-        return ALREADY_TRIED
-    return ""
+        return Refused(why=ALREADY_TRIED, was_tried=True)
+    return None
 
 
 def _crashed_machine(tried: Sequence[FailedAttempt]) -> list[Strategy]:
@@ -235,7 +236,7 @@ def _on_the_machine(strategy: Strategy) -> Strategy:
 
 
 def _nothing_left(
-    situation: Situation, standing: Standing, skipped: tuple[tuple[str, str], ...]
+    situation: Situation, standing: Standing, skipped: tuple[tuple[str, Refused], ...]
 ) -> RemedyChoice:
     """Continue as before if that brings the job further, or did so until lately; else stop."""
     kind, strategy = standing.current_failure.kind, standing.strategy
@@ -257,9 +258,9 @@ def _nothing_left(
     names = f" Tried: {', '.join(used)}." if used else ""
     known = f"No {'other ' if used else ''}workaround for {kind} is known here."
     left = [
-        f" {name} was not tried: {why}."
-        for name, why in skipped
-        if why == load_remedies()[name].needs_consent(situation)
+        f" {name} was not tried: {refused.why}."
+        for name, refused in skipped
+        if refused.needs_consent
     ]
     return RemedyChoice(
         strategy=None,

@@ -23,8 +23,12 @@ from rocsteady.doctor.machine.torch_build import made_by
 from rocsteady.errors import KnowledgeError
 from rocsteady.failures.computed import COMPUTED, GFX_OVERRIDE
 from rocsteady.failures.difference import describe_changes
-from rocsteady.failures.situation import NEEDS, FailedAttempt, Refused, Situation
-from rocsteady.model import Certainty, Failure, Fingerprint, Strategy, Value
+from rocsteady.failures.situation import (
+    NEEDS,
+    Refused,
+    Situation,
+)
+from rocsteady.model import Certainty, FailedAttempt, Failure, Fingerprint, Strategy, Value
 from rocsteady.versions import version_fits
 
 ANY, HARMFUL = "any", "harmful"  # among what a remedy answers; see the head of the file

@@ -7,8 +7,7 @@ import msgspec
 from rocsteady.doctor.knowledge.failures import Component, Nature
 from rocsteady.doctor.knowledge.values import Fix
 from rocsteady.doctor.machine.machine import Machine
-from rocsteady.hangs.heartbeat_pages import BatchSplit, LoaderFacts
-from rocsteady.model import Failure, Fingerprint, Strategy, Value
+from rocsteady.model import BatchSplit, FailedAttempt, Failure, LoaderFacts, Strategy, Value
 
 NEEDS = ("gpu", "rocm", "rocr")  # what a remedy may have no effect without
 
@@ -18,17 +17,6 @@ class Budget(Value, frozen=True, kw_only=True):
 
     tries: int = 8  # that end in the same kind of failure, since the last progress
     without_progress: int = 16  # in a row, whatever they end in
-
-
-class FailedAttempt(Value, frozen=True, kw_only=True):
-    """One attempt that failed."""
-
-    strategy: Strategy
-    failure: Fingerprint
-    remedy: str = ""  # that led to it; "" for the first
-    clears: bool = False  # what ended it can clear up by itself
-    progressed: bool = False  # it came further than every attempt before it
-    steps: int = 0  # how far the job was when it failed, counted from the job's beginning
 
 
 class Situation(Value, frozen=True, kw_only=True):
@@ -93,3 +81,5 @@ class Refused(Value, frozen=True, kw_only=True):
     """Why a remedy is not right here; half a sentence."""
 
     why: str
+    was_tried: bool = False
+    needs_consent: bool = False

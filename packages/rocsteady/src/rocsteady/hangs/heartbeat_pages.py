@@ -20,7 +20,7 @@ from rocsteady_train.inside import wire
 from rocsteady_train.untrusted_file import read_head, read_regular
 
 from rocsteady.hangs.values import Heartbeat
-from rocsteady.model import Value
+from rocsteady.model import BatchSplit, LoaderFacts, Value
 from rocsteady.system import procfs
 
 NOTE_LIMIT = 500  # characters of a note that are kept
@@ -54,25 +54,6 @@ class Applied(_Setting, frozen=True, kw_only=True):
     """What came of one setting of a strategy in one process."""
 
     pid: int
-
-
-class LoaderFacts(Value, frozen=True, kw_only=True):
-    """What processes told of the DataLoaders that their script has used."""
-
-    loaders: int  # in one process
-    workers: int  # the most that the script asked for
-    context: str  # by which those would be started: fork, spawn, forkserver; "" without workers
-    pickles: bool | None  # dataset, collate_fn and worker_init_fn; None: not tried
-    main_guarded: bool | None  # importing the main module again starts nothing
-    map_style: bool  # all datasets have indexes
-    persistent: bool = False  # one keeps its workers from epoch to epoch
-
-
-class BatchSplit(Value, frozen=True, kw_only=True):
-    """How rocsteady_train.Loop trains a batch, in the process that has the largest."""
-
-    batch: int  # samples
-    micro_batch: int  # samples that are trained at a time; 0: the batch cannot be split
 
 
 class Size(Value, frozen=True, kw_only=True):

@@ -10,7 +10,7 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 
-from rocsteady.hangs.heartbeat_pages import LoaderFacts
+from rocsteady.model import LoaderFacts
 from rocsteady.plan.trials import TrialResult
 from rocsteady.plan.values import Limit, Pace
 

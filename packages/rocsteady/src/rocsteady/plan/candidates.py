@@ -12,7 +12,7 @@ from rocsteady.failures.difference import describe_changes
 from rocsteady.model import FailureKind, Risk, Strategy
 from rocsteady.plan.circumstances import Circumstances
 from rocsteady.plan.values import Basis, Option
-from rocsteady.run.recovery.recovery import is_as_deadly
+from rocsteady.run.recovery.decision import is_as_deadly
 
 GPU, CPU = "gpu", "cpu"
 AS_IS = "unchanged"

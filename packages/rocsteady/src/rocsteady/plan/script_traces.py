@@ -14,9 +14,9 @@ from rocsteady_train.checkpoints import folder as checkpoint_folder
 from rocsteady_train.checkpoints.integrity import MODELS
 from rocsteady_train.untrusted_file import read_tail
 
-from rocsteady.hangs.heartbeat_pages import BatchSplit, read_resumes
+from rocsteady.hangs.heartbeat_pages import read_resumes
 from rocsteady.hangs.output import strip_ansi
-from rocsteady.model import Value
+from rocsteady.model import BatchSplit, Value
 from rocsteady.probe.folders import read_folder_tree
 from rocsteady.probe.scratch import Scratch
 from rocsteady.run.attempt.attempt_end import AttemptEnd

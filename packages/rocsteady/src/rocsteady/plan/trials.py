@@ -19,14 +19,18 @@ from msgspec.structs import replace
 
 from rocsteady.doctor.knowledge.failures import Component, load_failures
 from rocsteady.errors import NotRecordedError, RocsteadyError
-from rocsteady.hangs.heartbeat_pages import LoaderFacts, Size, read_pages, read_size
+from rocsteady.hangs.heartbeat_pages import (
+    Size,
+    read_pages,
+    read_size,
+)
 from rocsteady.hangs.looking.cgroups import ROOT
 from rocsteady.hangs.looking.gpu_counters import read_gpu_counters
 from rocsteady.hangs.looking.memory import read_memory
 from rocsteady.hangs.looking.process_tree import processes
 from rocsteady.hangs.looking.stacks import take_stacks
 from rocsteady.hangs.values import Heartbeat
-from rocsteady.model import TRIAL, Observation, Outcome, ProbeOutcome, Strategy, Value
+from rocsteady.model import TRIAL, LoaderFacts, Observation, Outcome, ProbeOutcome, Strategy, Value
 from rocsteady.plan.pace import FailureHistory, StepTime, measure
 from rocsteady.plan.saved_plan import home
 from rocsteady.plan.script_traces import ScriptTraces, look_at
@@ -47,7 +51,7 @@ from rocsteady.run.context import Services
 from rocsteady.run.job.values import Job
 from rocsteady.run.observer import ObservedRun, Observer
 from rocsteady.run.options import RunOptions, Timing
-from rocsteady.run.recovery.strategy_history import strategies_of
+from rocsteady.run.recovery.machine import run_machine
 from rocsteady.run.startup import Startup
 from rocsteady.run.telling.announcer import Announcer
 from rocsteady.store.journal import Journal
@@ -289,7 +293,7 @@ def tried(
 ) -> tuple[TrialResult, ...]:
     """Put together what is known of each attempt; ``is_over``: it was ended once that was known."""
     failures = {row.attempt: row.failure for row in story.failures}
-    remedies = {row.attempt: row.what for row in story.decisions}
+    remedies = {row.attempt: row.decision.what for row in story.decisions}
     totals = {bucket.attempt: bucket.total for bucket in story.progress}
     found = []
     for attempt in story.attempts:
@@ -587,8 +591,8 @@ def look_back(folder: Path, memory: Memory) -> None:
     announcer = Announcer()
     try:
         services = Services(journal=journal, announcer=announcer, memory=memory)
-        strategies = strategies_of(RunOptions(), services, ("",), folder)
-        Startup(services, strategies, folder).report_unfinished()
+        machine = run_machine(services, ("",), folder)
+        Startup(services, machine, folder).report_unfinished()
     finally:
         announcer.close()
         journal.close()

@@ -268,14 +268,15 @@ def _seen_at(story: RunRecord, attempt: int) -> float:
     return min([*verdicts, *ended], default=0.0)
 
 
-def _in_words(decision: DecisionRecord | None) -> str:
-    if decision is None:
+def _in_words(record: DecisionRecord | None) -> str:
+    if record is None:
         return "none"
+    decision = record.decision
     if decision.ends:
         return "gave up"
     if decision.changes_nothing:
         return "retried without changes"
-    begins = decision.what == Next.AGAIN_FROM_SCRATCH.value
+    begins = decision.next is Next.AGAIN_FROM_SCRATCH and decision.remedy in ("", "retry")
     return "restarted from the start" if begins else decision.what
 
 

@@ -104,7 +104,7 @@ def recover(journal: Journal, memory: Memory, software: str) -> tuple[Observatio
         intent = entry.intent
         if intent.kind is not IntentKind.PROBE or entry.fate is Fate.UNDER_WAY:
             continue
-        journal.settle(intent, entry.fate.value)
+        journal.settle(intent, entry.fate.value, entry.fate)
         if entry.fate is Fate.MACHINE_WENT_DOWN:
             observation = _took_down(intent.what, intent.at, software)
             memory.took_down(entry)

@@ -522,7 +522,7 @@ def _next_step(facts: RunFacts, state: State, attempts: Sequence[AttemptStory]) 
         text = f"Fix the error in the script{place}{error}, then {again}:"
         return NextStep(action=Action.FIX_SCRIPT, text=text, command=resume)
     last = record.decisions[-1] if record.decisions else None
-    gave_up = last.why.rstrip(".") if last is not None and last.ends else ""
+    gave_up = last.decision.why.rstrip(".") if last is not None and last.decision.ends else ""
     ours = attempts[-1].number if attempts else 0
     places = [it.place for it in record.incidents if it.attempt == ours and it.place]
     why = f"rocsteady stopped trying: {gave_up}. " if gave_up else ""
@@ -559,17 +559,17 @@ def _after_success(facts: RunFacts, attempts: Sequence[AttemptStory]) -> NextSte
     changes = [
         each
         for each in record.decisions
-        if settings.get(each.attempt or 0) != settings.get((each.attempt or 0) + 1)
-        and not (each.ends or each.changes_nothing)
+        if settings.get(each.attempt) != settings.get(each.attempt + 1)
+        and not (each.decision.ends or each.decision.changes_nothing)
     ]
-    if kept != UNCHANGED and changes and changes[-1].fallback is None and _helped(record):
+    if kept != UNCHANGED and changes and not changes[-1].decision.fallback and _helped(record):
         fix = f"Fix {place}, or keep" if place else "Keep"
         strategy = record.attempts[-1].strategy
         unset = [name for name, value in strategy.variables.items() if value is None]
         if strategy == Strategy(variables=dict.fromkeys(unset)):
             command = f"unset {' '.join(unset)}"
         else:
-            with_ = f"rocsteady run --with {changes[-1].what}"
+            with_ = f"rocsteady run --with {changes[-1].decision.what}"
             command = f"{with_} -- {shlex.join(record.run.command)}"
         return NextStep(
             action=Action.KEEP_CHANGE, text=f"{fix} the workaround ({kept}):", command=command
@@ -661,7 +661,7 @@ def _trouble(facts: RunFacts, attempts: Sequence[AttemptStory], number: int, tit
 def _failed_title(failure: Failure) -> str:
     where = f" at {failure.line}" if failure.line else ""
     title = failure.title.rstrip(".")
-    if not failure.seen or failure.seen[0].startswith("ended by "):  # our own words
+    if not failure.seen or failure.by_end:  # what was seen are our own words
         return f"{title}{where}"
     own = failure.kind == FailureKind.SCRIPT_ERROR  # what it says is all there is to say
     return f"{'' if own else f'{title}: '}{failure.seen[0]}{where}"

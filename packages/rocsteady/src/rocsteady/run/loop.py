@@ -7,7 +7,9 @@ ended, decide, repeat. All else here prepares that, or cleans up after it.
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from dataclasses import replace as with_fields
 from functools import cached_property
@@ -26,7 +28,7 @@ from rocsteady.errors import (
 from rocsteady.exit_codes import PERSON_NEEDED, RETRY
 from rocsteady.failures.difference import describe_changes
 from rocsteady.hangs.heartbeat_pages import Resumes
-from rocsteady.model import Failure, FailureKind, IntentKind, Next, Outcome, RunOutcome, Strategy
+from rocsteady.model import Decision, IntentKind, Next, Outcome, RunOutcome, Strategy
 from rocsteady.run.attempt.attempt import Attempt
 from rocsteady.run.attempt.attempt_end import AttemptEnd, is_failure
 from rocsteady.run.attempt.injection import Injection, inject, remove, sweep
@@ -47,12 +49,22 @@ from rocsteady.run.engines.standby import keeping_standby
 from rocsteady.run.hosts.host_decision import HostAgreement
 from rocsteady.run.job.values import Resume
 from rocsteady.run.observer import ObservedRun, Observer, ticking
-from rocsteady.run.options import AUTO, RunOptions
+from rocsteady.run.options import AUTO, Fallback, RunOptions
 from rocsteady.run.recovery.attempt_review import AttemptReview
-from rocsteady.run.recovery.option_stop import OptionStop
-from rocsteady.run.recovery.recovery import Decision
+from rocsteady.run.recovery.decision import (
+    Here,
+    decide,
+    first_decision,
+    gives_up,
+    in_force,
+    offers,
+    same_again,
+    stop_rule,
+)
+from rocsteady.run.recovery.history import History, history_of
+from rocsteady.run.recovery.machine import run_machine
+from rocsteady.run.recovery.option_stop import OptionPace
 from rocsteady.run.recovery.restart_preparation import Restart
-from rocsteady.run.recovery.strategy_history import strategies_of
 from rocsteady.run.run_end import RunEnd, RunFailures
 from rocsteady.run.startup import LOGOUT_WARNING, Startup, first_attempt, logging_out_ends_us
 from rocsteady.run.stop_deadline import StopDeadline
@@ -64,9 +76,9 @@ from rocsteady.run.telling.notifications import RunNotices
 from rocsteady.store.account_records import keep, kept
 from rocsteady.store.forecast import between_failures
 from rocsteady.store.identity import is_alive, script_fingerprint
-from rocsteady.store.values import Run, Sample
+from rocsteady.store.values import AttemptRecord, Run, Sample
 from rocsteady.system.child_end import OURS
-from rocsteady.wording import near
+from rocsteady.wording import near, plural
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,7 +112,7 @@ class Supervisor:
         self._stop_requests = services.stop_requests
         self._observers = tuple(observers)
         self.outcome: RunOutcome | None = None  # of the whole run, once it has ended
-        self._strategies = strategies_of(options, services, job.command, spec.folder)
+        self._machine = run_machine(services, job.command, spec.folder)
         self._checkpoints = Checkpoints(
             job, spec.folder, spec.records, spec.origin, run.started, seen_as=spec.seen_as
         )
@@ -112,7 +124,7 @@ class Supervisor:
             script_fingerprint(job.command, str(spec.folder)),
             services.journal,
             services.writable_memory,
-            incidents=len(earlier.incidents) if earlier else 0,
+            history=history_of(earlier.events if earlier else (), options.strategy),
         )
         self._journal_watch = JournalWatch(services.journal, services.announcer)
         self._notices = RunNotices(run, services.announcer, services.notifier)
@@ -122,19 +134,19 @@ class Supervisor:
             run,
             job.deadline,
             services.announcer,
-            options=lambda: self._strategies.fallbacks,
+            options=lambda: self._fallbacks,
             resumes=lambda: self.can_resume,
             between=lambda: self._between_failures,
             earlier=earlier,
             slipped=self._notices.will_be_late,
         )
-        self._option_stop = OptionStop(options, earlier)
+        self._option_pace = OptionPace(earlier)
         self._watchers = Watchers[Sample](
             services.announcer,
             {
                 "warnings about the journal": lambda _: self._journal_watch.look(),
                 "a forecast": self._deadline_monitor.seen,
-                "the plan's stop rules": self._option_stop.seen,
+                "the plan's stop rules": self._option_pace.seen,
             },
         )
         self._review = AttemptReview(
@@ -142,21 +154,32 @@ class Supervisor:
             options,
             services,
             checkpoints=self._checkpoints,
-            records=self._records,
-            strategies=self._strategies,
+            machine=self._machine,
             deadline_monitor=self._deadline_monitor,
-            option_stop=self._option_stop,
         )
-        self._agreement = HostAgreement(services.hosts, self._strategies, services.announcer)
-        self._restart = Restart(spec, options, services, self._strategies.gpu_trouble)
+        self._agreement = HostAgreement(services.hosts)
+        self._restart = Restart(spec, options, services)
         self._trial: ResumeTrial | None = None  # of a way to resume that is not proven yet
         self._outputs: OutputCopies | None = None  # of what the attempt may begin anew
         self._printed = 0  # the last step that the script printed
+        self._is_routine = False  # nothing new is to be said of the next attempt
+        self._checkpoints.avoid = self._history.avoid
 
     @property
     def can_resume(self) -> bool:
         """Whether there is a known way to go on from a checkpoint."""
         return self._checkpoints.can_resume
+
+    @property
+    def _history(self) -> History:
+        """What the journal says of the run."""
+        return self._records.history
+
+    @property
+    def _fallbacks(self) -> tuple[Fallback, ...]:
+        """The options of the plan that are left."""
+        taken = self._history.fallen_to
+        return tuple(each for each in self._options.fallbacks if each.number not in taken)
 
     @cached_property
     def _between_failures(self) -> float | None:
@@ -168,103 +191,163 @@ class Supervisor:
 
     def carry_out(self) -> int:
         """Make attempts until there is nothing more to do; return the exit code."""
-        with (
-            ticking(self._observers, self.observed),
-            keeping_standby(self._spec.run.name, self._services) as self._services,
-        ):
-            return self._carry_out()
+        with ExitStack() as stack:
+            run_end = self._open(stack)
+            code = PERSON_NEEDED
+            try:
+                first = first_attempt(self._spec.earlier)
+                if refused := self._begin(first):
+                    self.outcome = run_end.refused(refused)
+                else:
+                    code, self.outcome = self._make_attempts(first, run_end)
+            except CommandError as error:
+                self.outcome, code = RunOutcome.NOT_STARTED, error.code
+                self._announcer.say(f"{error}. Check that the command works without rocsteady.")
+            except NotNeededError:
+                self.outcome, code = RunOutcome.DONE, 0  # torchrun says it
+            except LauncherError as error:
+                self.outcome, code = RunOutcome.NOT_DONE, RETRY
+                self._announcer.say(f"{error}.")
+            except JournalError as error:
+                self.outcome = RunOutcome.NOT_RECORDED
+                self._announcer.say(
+                    f"{error}. Cannot start: the journal is not writable. Free some disk space, or"
+                    f" check {self._journal.place.folder}"
+                )
+            except RocsteadyError as error:
+                self.outcome = RunOutcome.NOT_DONE
+                run_end.failed(str(error))
+        return code
 
-    def _carry_out(self) -> int:
+    def _open(self, stack: ExitStack) -> RunEnd:
+        """Begin what ends with the run; the last of it is closed first."""
+        stack.enter_context(ticking(self._observers, self.observed))
+        standby = keeping_standby(self._spec.run.name, self._services)
+        self._services = stack.enter_context(standby)
         self._stop_requests.listen()
+        stack.callback(self._stop_requests.stop_listening)
         self._stop_deadline.start()
+        stack.callback(self._stop_deadline.stop)
+        stack.callback(self._announcer.close)
+        stack.callback(self._end)
+        stack.callback(self._journal_watch.at_end)
         typed = bool(self._options.command) or self._spec.earlier is not None
         run_end = RunEnd(self._spec, self._services, self._deadline_monitor, typed=typed)
-        outcome, code = RunOutcome.SUPERVISOR_FAILED, PERSON_NEEDED
-        try:
-            first = first_attempt(self._spec.earlier)
-            if refused := self._begin():
-                outcome = run_end.refused(refused)
-            else:
-                code, outcome = self._make_attempts(first, run_end)
-        except CommandError as error:
-            outcome, code = RunOutcome.NOT_STARTED, error.code
-            self._announcer.say(f"{error}. Check that the command works without rocsteady.")
-        except NotNeededError:
-            outcome, code = RunOutcome.DONE, 0  # torchrun says it
-        except LauncherError as error:
-            outcome, code = RunOutcome.NOT_DONE, RETRY
-            self._announcer.say(f"{error}.")
-        except JournalError as error:
-            outcome = RunOutcome.NOT_RECORDED
-            self._announcer.say(
-                f"{error}. Cannot start: the journal is not writable. Free some disk space, or"
-                f" check {self._journal.place.folder}"
-            )
-        except RocsteadyError as error:
-            outcome = RunOutcome.NOT_DONE
-            run_end.failed(str(error))
-        finally:
-            run_end.close()
-            self._journal_watch.at_end()
-            self.outcome = outcome
-            self._journal.end_run(self._spec.run.id, outcome)
-            self._notices.ended(outcome)
-            self._announcer.close()
-            self._stop_deadline.stop()
-            self._stop_requests.stop_listening()
-        return code
+        stack.callback(run_end.close)
+        return run_end
+
+    def _end(self) -> None:
+        self.outcome = self.outcome or RunOutcome.SUPERVISOR_FAILED
+        self._journal.end_run(self._spec.run.id, self.outcome)
+        self._notices.ended(self.outcome)
 
     def _make_attempts(self, first: int, run_end: RunEnd) -> tuple[int, RunOutcome]:
         """Start an attempt, watch it, name how it ended, decide, repeat."""
-        self._agreement.start()
-        decision = None  # that led to the attempt
+        decision = self._decide_what_was_left(first - 1)  # that leads to the next attempt
         for number in count(first):
             if self._stop_requests.stop is not None:
                 break
             start = self._prepare(number, decision)
-            context, end = self._watch(start)
-            failure = self._review.name(context, end)
-            decision = self._decide(start, end, failure, attempts=number - first + 1)
-            if decision.next is Next.END:
-                return run_end.conclude(end, decision, self._failures())
-            self._restart.prepare(
-                end,
-                decision,
-                number,
-                beginning=self._checkpoints.beginning,
-                wait=self._review.backoff.wait(self._checkpoints.room),
-                routine=self._review.is_routine,
-            )
-            gone = self._checkpoints.gone
-            if gone is not None and not self._stop_requests.stop:
-                decision = self._review.gave_up(f"{gone} is gone", FailureKind.STORAGE_UNAVAILABLE)
+            end = self._watch(start)
+            decision = self._agreement.agree(self._decide(), self._history)
+            self._take(number, decision, end)
+            if not decision.ends:
+                decision = self._wait(number, decision, end)
+            if decision.ends:
                 return run_end.conclude(end, decision, self._failures())
             for line in self._checkpoints.take_stock_again():
                 self._announcer.say(line)
         self._stop_deadline.reacted()
         return run_end.stopped()
 
-    def _begin(self) -> str:
+    def _decide_what_was_left(self, number: int) -> Decision | None:
+        """Decide what an earlier supervisor had no time to, and agree on it."""
+        history, last, decision = self._history, self._history.last, None
+        if not history.decided and last is not None and last.failed:
+            left = self._decide()
+            if not left.ends:  # somebody has begun anew what would have ended
+                decision = left
+                self._take(number, left)
+        plain = Decision(
+            next=Next.AGAIN,
+            why="",
+            strategy=history.strategy,
+            remedy=history.remedy,
+            avoid=history.avoid,
+        )
+        agreed = self._agreement.start(plain, history)
+        if agreed.host is not None:
+            self._take(number, agreed)
+            failed = plural(len(agreed.tried or ()), "failure")
+            self._announcer.say(f"using the history of the other hosts: {failed} of this job.")
+        return decision
+
+    def _decide(self) -> Decision:
+        """Decide on this host; a fault of ours costs the remedy, never the run."""
+        history, options = self._history, self._options
+        try:
+            return decide(history, options, self._review.here)
+        except Exception as error:  # noqa: BLE001
+            self._announcer.bug("retrying without changes", error)
+        return same_again(history, options, can_resume=self.can_resume)
+
+    def _take(self, number: int, decision: Decision, end: AttemptEnd | None = None) -> None:
+        """Record what was decided, then announce it."""
+        self._records.decided(number, decision)
+        history = self._history
+        self._checkpoints.avoid = history.avoid
+        if decision.fallback:
+            self._deadline_monitor.other_option()
+            self._option_pace.begin()
+        self._review.announce(decision, history)
+        blame = end.found.blame if end and end.found else None
+        self._notices.failed(history.failure, decision, blame.why if blame and blame.ranks else "")
+
+    def _wait(self, number: int, decision: Decision, end: AttemptEnd) -> Decision:
+        """Get ready for the next attempt; return an end if what it needs is still gone."""
+        history, checkpoints = self._history, self._checkpoints
+        self._is_routine = (decision.waits and history.repeats) or history.is_routine
+        self._review.announce_wait(decision, history)
+        self._restart.prepare(
+            end,
+            decision,
+            number,
+            beginning=checkpoints.beginning,
+            cleared=self._review.drives.cleared(history, checkpoints.room),
+        )
+        gone = checkpoints.gone
+        if gone is None or self._stop_requests.stop:
+            return decision
+        decision = gives_up(f"{gone} is gone", history, self._options, self._review.here)
+        self._take(number, decision, end)
+        return decision
+
+    def _begin(self, first: int) -> str:
         """Look back, choose the first strategy, introduce the run; return why it is refused."""
         sweep(self._services.environment, is_alive)
-        startup = Startup(self._services, self._strategies, self._spec.folder)
+        startup = Startup(self._services, self._machine, self._spec.folder)
         startup.report_unfinished()
-        refused = startup.set_out(self._spec.earlier)
-        if not refused:
+        history, here = self._history, Here(machine=self._machine, now=time.time())
+        decision = first_decision(history, self._options, here)
+        startup.announce(decision, offers(self._options, self._machine))
+        if not decision.ends:
+            if decision.strategy != history.strategy or decision.asked:
+                self._records.decided(first - 1, decision)
             self._introduce()
         self._find_checkpoints()
         resumes = self._checkpoints.job.resume is not None or bool(self._checkpoints.argument)
         if self._spec.earlier is not None and not resumes:
             self._restart.take_over(self._spec.earlier)
-        return refused
+        return decision.why if decision.ends else ""
 
     def _failures(self) -> RunFailures:
         """Return what went wrong in the run."""
+        history = self._history
         return RunFailures(
-            hangs=self._records.incidents,
-            crashes=self._review.crashes,
-            place=max(self._review.hangs_at, key=self._review.hangs_at.__getitem__, default=""),
-            keep=self._strategies.in_force,
+            hangs=history.incidents,
+            crashes=history.crashes,
+            place=max(history.hangs, key=history.hangs.__getitem__, default=""),
+            keep=in_force(history, self._options, self._machine),
         )
 
     def _introduce(self) -> None:
@@ -273,7 +356,7 @@ class Supervisor:
                 name=self._spec.run.name,
                 command=self._spec.job.command,
                 again=self._spec.earlier is not None,
-                settings=describe_changes(Strategy(), self._strategies.strategy),
+                settings=describe_changes(Strategy(), self._history.strategy),
                 observe=self._options.observe,
                 method=self._checkpoints.method if self._spec.job.resume is None else None,
             )
@@ -335,18 +418,17 @@ class Supervisor:
         self, checkpoint: Checkpoint | None, before: Steps, decision: Decision | None
     ) -> None:
         """Announce from where the next attempt goes on, and with what."""
-        choice = decision.proposal if decision else None
         title = {option.number: option.title for option in self._options.fallbacks}
         number = decision.fallback if decision else 0
         event = Resumed(
             at=before.words,
             checkpoint=str(checkpoint.path) if checkpoint else "",
             by_itself=self._checkpoints.beginning is StartsAt.BY_ITSELF,
-            changes=describe_changes(Strategy(), self._strategies.strategy),
+            changes=describe_changes(Strategy(), self._history.strategy),
             option=f"option {number} of the plan ({title.get(number, '')})" if number else "",
-            in_vain=choice.reverted if choice else "",
+            in_vain=decision.reverted if decision else "",
         )
-        if self._restart.repeats:
+        if self._is_routine:
             self._announcer.keep(event)
         else:
             self._announcer.show(event)
@@ -361,9 +443,9 @@ class Supervisor:
         trial.prepare(checkpoint.path)
         return trial
 
-    def _watch(self, start: AttemptStart) -> tuple[AttemptContext, AttemptEnd]:
-        """Start the attempt, stay with it to its end, and count how far it came."""
-        since = Stopwatch()
+    def _watch(self, start: AttemptStart) -> AttemptEnd:
+        """Start the attempt, stay with it to its end, and record what came of it."""
+        since, history = Stopwatch(), self._history
         run_id = f"{self._spec.run.name}-{os.getpid()}-{start.number}"
         injection = self._inject(run_id)
         self.observed.pages = injection.pages if injection else None
@@ -372,19 +454,19 @@ class Supervisor:
                 spec=self._spec,
                 number=start.number,
                 run_id=run_id,
-                incident=self._records.incidents + 1,
-                hung_before=self._review.hung,
+                incident=history.incidents + 1,
+                hung_before=history.hung,
                 injection=injection,
                 learned=self._records.learned(),
                 before=start.before.base,
                 resumed=bool(start.before.key),
-                save_after=self._review.starts.save_after,
+                save_after=history.save_after,
                 between_failures=self._between_failures,
-                planned_restart=self._review.planned_restart,
-                strategy=self._strategies.strategy,
+                planned_restart=self._review.planned_restart(history),
+                strategy=history.strategy,
             )
             self._deadline_monitor.begin(start.number)
-            end = self._recorded(context, start.launch)
+            row, end = self._started_and_watched(context, start.launch)
             for observer in self._observers:
                 observer.ended(self.observed, end)
         finally:
@@ -397,9 +479,20 @@ class Supervisor:
             )
         if end.started_over and self._trial and end.outcome is not Outcome.UNKILLABLE:
             self._trial.put_back(start.number)
-        return context, self._counted(context, end, start.before, since)
+        end = self._counted(context, end, start.before, since)
+        self._checkpoints.ended(end)
+        self._records.end(row, end, start.checkpoint)
+        if failed := self._review.name(context, end, history):
+            self._records.failed(start.number, *failed)
+        if history.has_helped:
+            self._machine.remember(
+                history.remedy, history.answered, self._spec.run.name, time.time()
+            )
+        return end
 
-    def _recorded(self, context: AttemptContext, launched: Launch) -> AttemptEnd:
+    def _started_and_watched(
+        self, context: AttemptContext, launched: Launch
+    ) -> tuple[AttemptRecord, AttemptEnd]:
         """Watch an attempt; the intent to start it is on disk before it is started."""
         attempt = Attempt(
             context,
@@ -436,18 +529,18 @@ class Supervisor:
             end = attempt.watch(child)
         if intent is not None:
             intent.end(end.outcome.value)
-        self._records.end(row, end)
         for note in dict.fromkeys(attempt.notes().values()):
             self._announcer.say(note)
-        return end
+        return row, end
 
     def _leaves(self, now: float) -> str:
         """Return why the plan leaves the present option now; "" where nothing follows it."""
-        if not self._strategies.fallbacks:
+        rule, began = stop_rule(self._history, self._options), self._history.option_began
+        if rule is None or began is None or not self._fallbacks:
             return ""
-        why = self._option_stop.too_slow(now)
+        why = self._option_pace.too_slow(rule, began, now)
         limit = self._options.timing.precious_after.total_seconds()
-        may = self.can_resume or self._options.from_scratch or self._option_stop.lasted <= limit
+        may = self.can_resume or self._options.from_scratch or rule.within <= limit
         return why if may else ""
 
     def _counted(
@@ -470,17 +563,6 @@ class Supervisor:
             wrote = wrote_model(self._spec.folder, since.earliest(since.wall))
             end = msgspec.structs.replace(end, wrote_checkpoint=wrote)
         return msgspec.structs.replace(end, all_cut_off=self._checkpoints.all_cut_off)
-
-    def _decide(
-        self, start: AttemptStart, end: AttemptEnd, failure: Failure | None, *, attempts: int
-    ) -> Decision:
-        """Decide on this host, agree with the others, write it down and notify people."""
-        own = self._review.decide(end, failure, attempts=attempts, started_from=start.checkpoint)
-        decision = self._agreement.settle(own, end, failure)
-        self._records.decided(start.number, decision)
-        blame = end.found.blame if end.found else None
-        self._notices.failed(failure, decision, blame.why if blame and blame.ranks else "")
-        return decision
 
     def _script_resumes(self, reported: tuple[Resumes, ...]) -> None:
         """Take up that a script resumes by itself. A way that the job names comes first."""

@@ -8,7 +8,6 @@ from msgspec.structs import replace
 
 from rocsteady.hangs.judgment.verdict import Patience
 from rocsteady.model import Strategy, Value
-from rocsteady.run.recovery.backoff import FIRST_WAIT
 from rocsteady.system.child_end import Stopping
 
 AUTO, NEVER = "auto", "never"  # what --resume takes beside the name of a run
@@ -27,7 +26,7 @@ class Timing(Value, frozen=True, kw_only=True):
     precious_after: timedelta = timedelta(minutes=10)  # progress that is not thrown away unasked
     resume_trial: timedelta = timedelta(seconds=60)  # after the first step, to read a checkpoint
     quick_crash: timedelta = timedelta(seconds=10)  # a second one within it backs off
-    back_off: timedelta = FIRST_WAIT  # doubled each time
+    back_off: timedelta = timedelta(seconds=5)  # doubled each time
     gpu_rest: timedelta = timedelta(seconds=60)  # that the kernel is quiet about a GPU that failed
     gpu_rest_at_most: timedelta = timedelta(minutes=5)
     kfd_within: timedelta = timedelta(seconds=15)  # for old processes to leave the GPU
@@ -51,11 +50,6 @@ class Fallback(Value, frozen=True, kw_only=True):
     strategy: Strategy
     rate: float | None = None  # steps a second, as its trial had it
     stop: StopRule | None = None  # when it is left in turn; None: only if nothing else helps
-
-    @property
-    def decision(self) -> str:
-        """As the journal names that it was taken."""
-        return f"option-{self.number}"
 
 
 class RunOptions(Value, frozen=True, kw_only=True):

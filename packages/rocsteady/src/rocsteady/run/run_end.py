@@ -9,13 +9,13 @@ from pathlib import Path
 from rocsteady.doctor.knowledge.failures import load_failures
 from rocsteady.errors import RocsteadyError
 from rocsteady.exit_codes import PERSON_NEEDED
-from rocsteady.model import Outcome, RunOutcome, Value
+from rocsteady.model import Decision, Outcome, RunOutcome, Value
 from rocsteady.run.attempt.attempt_end import AttemptEnd
 from rocsteady.run.attempt.gauges import BusyGpus
 from rocsteady.run.context import RunSpec, Services
 from rocsteady.run.job.done_when import RunEvidence, done, proves
 from rocsteady.run.job.printed_epochs import epochs_printed
-from rocsteady.run.recovery.recovery import Decision, exit_code
+from rocsteady.run.recovery.decision import exit_code
 from rocsteady.run.stopwatch import Stopwatch
 from rocsteady.run.telling.deadline_monitor import DeadlineMonitor
 from rocsteady.run.telling.events import Done, GaveUp, Stopped
@@ -74,7 +74,7 @@ class RunEnd:
             )
         )
         code = self._stop_requests.code
-        return exit_code(end, code) if end else code, RunOutcome.STOPPED
+        return exit_code(end.outcome, end.exit, code) if end else code, RunOutcome.STOPPED
 
     def refused(self, why: str) -> RunOutcome:
         """Announce that nothing was started, and why."""
@@ -105,7 +105,7 @@ class RunEnd:
             why += "; done_when in rocsteady.toml has no criteria that show the job is done"
         if decision.code != 0 and not proved:
             self._tell_what_is_left()
-            if not decision.is_announced:
+            if not decision.own_error:
                 self._announcer.show(self._gave_up(end, decision, why))
             return decision.code, RunOutcome.NOT_DONE
         missing = self._missing(end)
@@ -143,13 +143,12 @@ class RunEnd:
     def _gave_up(self, end: AttemptEnd, decision: Decision, why: str) -> GaveUp:
         kind = load_failures().kinds.get(decision.kind)
         meanwhile = f"; {kind.meanwhile}" if kind and kind.meanwhile else ""
-        proposal = decision.proposal
         return GaveUp(
             seconds=self._since.seconds,
             why=why + meanwhile,
             place=self._advice(end.found.verdict.place) if end.found else "",
             change=kind.change if kind else "",
-            fix=proposal.person if proposal else None,
+            fix=kind.fix if kind and decision.needs_person else None,
             no_resume=self._job.command if decision.needs_resume else (),
             all_cut_off=end.all_cut_off,
             then="" if decision.needs_resume else self._resume,

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import re
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
-from rocsteady.model import IntentKind
+from rocsteady.model import Decision, IntentKind
 from rocsteady.run.context import Services
-from rocsteady.run.recovery.strategy_history import StrategyHistory
-from rocsteady.store.values import Fate, RunRecord, Unfinished
+from rocsteady.run.recovery.machine import RunMachine
+from rocsteady.store.values import Fate, Helped, RunRecord, Unfinished
 
 
 class Startup:
     """Looks back on what came before a run."""
 
-    def __init__(self, services: Services, strategies: StrategyHistory, folder: Path) -> None:
-        self._services, self._strategies, self._folder = services, strategies, folder
+    def __init__(self, services: Services, machine: RunMachine, folder: Path) -> None:
+        self._services, self._machine, self._folder = services, machine, folder
         self._journal, self._announcer = services.journal, services.announcer
 
     def report_unfinished(self) -> None:
@@ -33,32 +34,25 @@ class Startup:
             self._announcer.say(f"{who} while running: {action}.")
             if crashed:
                 self._remember_death(left)
-            self._journal.settle(intent, left.fate.value)
+            self._journal.settle(intent, left.fate.value, left.fate)
 
-    def set_out(self, earlier: RunRecord | None) -> str:
-        """Choose the first strategy. Returns why there is none; "" if there is one."""
-        if earlier is not None:
-            self._strategies.resume(earlier)
-        step = self._strategies.start()
-        for helped in self._strategies.offers():
+    def announce(self, first: Decision, offers: Sequence[Helped]) -> None:
+        """Announce what helped before, and what is begun with in place of what crashed."""
+        for helped in offers:
             day = time.strftime("%Y-%m-%d", time.localtime(helped.at))
             self._announcer.say(
                 f"{helped.remedy} helped this script on {day}; to start with it: --with"
                 f" {helped.remedy}"
             )
-        if step is None:
-            return ""
-        if step.strategy is None:
-            return step.why.rstrip(".")
-        self._announcer.say(f"these settings crashed the machine before. {step.why}")
-        return ""
+        if first.crashed is not None:
+            self._announcer.say(f"these settings crashed the machine before. {first.why}")
 
     def _remember_death(self, left: Unfinished) -> None:
         if self._services.writable_memory is not None:
             self._services.writable_memory.took_down(left)
         attempted = self._journal.attempt_of(left.intent)
         if attempted is not None and left.intent.kind is IntentKind.START:
-            self._strategies.took_down(*attempted, self._folder)
+            self._machine.took_down(*attempted, self._folder)
 
 
 def first_attempt(earlier: RunRecord | None) -> int:

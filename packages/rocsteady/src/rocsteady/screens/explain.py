@@ -53,7 +53,7 @@ class Previewed(NamedTuple):
     @property
     def skipped(self) -> list[tuple[str, str]]:
         taken = {choice.remedy for choice in self.choices}
-        return [(name, why) for name, why in self.end.skipped if name not in taken]
+        return [(name, each.why) for name, each in self.end.skipped if name not in taken]
 
 
 def workarounds_for(kind: KnownFailure) -> list[str]:

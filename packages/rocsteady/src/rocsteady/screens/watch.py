@@ -191,7 +191,7 @@ def headline(view: WatchView) -> str:
         case Condition.CRASHED | Condition.GAVE_UP:
             return _failed(story)
         case Condition.WAITING | Condition.RESTARTING:
-            return story.decisions[-1].why if story.decisions else ""
+            return story.decisions[-1].decision.why if story.decisions else ""
         case Condition.RESUMING | Condition.DONE:
             hung = [it.place for it in story.incidents if it.verdict is RunState.HUNG and it.place]
             more = f": rocsteady report {line.run.name}" if line.run.ended else ""

@@ -30,9 +30,11 @@ from rocsteady.errors import DamagedJournalError, JournalError
 from rocsteady.model import (
     Blame,
     Certainty,
+    Decision,
     Failure,
     FailureKind,
     Fingerprint,
+    Next,
     Observation,
     ProbeOutcome,
     Strategy,
@@ -40,6 +42,7 @@ from rocsteady.model import (
 )
 from rocsteady.store.values import (
     AttemptRecord,
+    AttemptResult,
     Bucket,
     Deadly,
     DecisionRecord,
@@ -80,18 +83,19 @@ JOURNAL: Schema = (
     f"""CREATE TABLE attempts (run INTEGER NOT NULL, number INTEGER NOT NULL,
             strategy TEXT NOT NULL, boot_id TEXT NOT NULL, started REAL NOT NULL, ended REAL,
             exit_code INTEGER, signal INTEGER, outcome TEXT NOT NULL, first_step INTEGER,
-            last_step INTEGER, PRIMARY KEY (run, number)) {KEYED}""",
+            last_step INTEGER, result TEXT, PRIMARY KEY (run, number)) {KEYED}""",
     f"""CREATE TABLE incidents (run INTEGER NOT NULL, attempt INTEGER NOT NULL,
             number INTEGER NOT NULL, verdict TEXT NOT NULL, why TEXT NOT NULL, place TEXT NOT NULL,
             quiet REAL NOT NULL, evidence TEXT NOT NULL, at REAL NOT NULL, blame TEXT,
             PRIMARY KEY (run, number)) {KEYED}""",
     f"""CREATE TABLE decisions (id INTEGER PRIMARY KEY, run INTEGER NOT NULL, attempt INTEGER,
-            what TEXT NOT NULL, why TEXT NOT NULL, at REAL NOT NULL) {STRICT}""",
+            decision TEXT NOT NULL, at REAL NOT NULL) {STRICT}""",
     f"""CREATE TABLE messages (id INTEGER PRIMARY KEY, run INTEGER, text TEXT NOT NULL,
             event TEXT NOT NULL, at REAL NOT NULL) {STRICT}""",
     f"""CREATE TABLE intents (id INTEGER PRIMARY KEY, run INTEGER, attempt INTEGER,
             kind TEXT NOT NULL, what TEXT NOT NULL, machine TEXT NOT NULL, boot_id TEXT NOT NULL,
-            process TEXT NOT NULL, at REAL NOT NULL, outcome TEXT, ended REAL) {STRICT}""",
+            process TEXT NOT NULL, at REAL NOT NULL, outcome TEXT, ended REAL,
+            fate TEXT) {STRICT}""",
     "CREATE INDEX open_intents ON intents (id) WHERE outcome IS NULL",
     f"""CREATE TABLE progress (run INTEGER NOT NULL, attempt INTEGER NOT NULL,
             start REAL NOT NULL, width INTEGER NOT NULL, first_step INTEGER NOT NULL,
@@ -316,7 +320,9 @@ TABLES: Mapping[type[Value], str] = {
 # What stands for a value that a newer version wrote and this one cannot read.
 UNREADABLE: Mapping[object, Value | None] = {
     Blame | None: None,
+    AttemptResult | None: None,
     Strategy: Strategy(),
+    Decision: Decision(next=Next.AGAIN, why="only a newer version of rocsteady can read why"),
     Failure: Failure(
         kind=FailureKind.UNKNOWN,
         title="A failure that only a newer version of rocsteady can read",

@@ -261,7 +261,7 @@ def _costs(
 
 def fell_after(decisions: Iterable[DecisionRecord]) -> int:
     """Return the attempt after which a run last fell back to another option; 0 if it never did."""
-    return max((each.attempt or 0 for each in decisions if each.fallback), default=0)
+    return max((each.attempt for each in decisions if each.decision.fallback), default=0)
 
 
 def between_failures(lines: Iterable[RunLine], *, but: int) -> float:

@@ -34,12 +34,10 @@ from rocsteady.store.progress import Meter, age
 from rocsteady.store.run_names import check_name, new_name
 from rocsteady.store.values import (
     AttemptRecord,
-    DecisionRecord,
+    Event,
     Fate,
-    Incident,
     Intent,
     MessageRecord,
-    NamedFailure,
     Run,
     RunLine,
     RunRecord,
@@ -183,9 +181,7 @@ class Journal:
         run = self._writer.now(write, OPEN_WITHIN)
         return msgspec.structs.replace(run, folder=str(folder))  # not what the journal says
 
-    def record(
-        self, value: AttemptRecord | Incident | NamedFailure | DecisionRecord | MessageRecord
-    ) -> None:
+    def record(self, value: Event | MessageRecord) -> None:
         """Hand over an entry. One with the same number takes the place of the earlier."""
         self._writer.put(put(value))
 
@@ -224,9 +220,9 @@ class Journal:
         )
         return IntentHandle(number, self._end_intent)
 
-    def settle(self, intent: Intent, outcome: str) -> None:
+    def settle(self, intent: Intent, outcome: str, fate: Fate | None = None) -> None:
         """Give an unfinished intent of the past its outcome, once a person was told."""
-        self._end_intent(intent.id, outcome)
+        self._end_intent(intent.id, outcome, fate)
 
     def unfinished(self) -> tuple[Unfinished, ...]:
         """Return the intents without an outcome, oldest first, and why they have none."""
@@ -326,9 +322,9 @@ class Journal:
         (run,) = select(connection, Run, "WHERE id = ?", key)
         return run
 
-    def _end_intent(self, number: int, outcome: str) -> None:
+    def _end_intent(self, number: int, outcome: str, fate: Fate | None = None) -> None:
         """Wait for the outcome to be on disk, but only so long: the action is done anyway."""
-        work = _settled(number, outcome, self._clock())
+        work = _settled(number, outcome, self._clock(), fate)
         try:
             self._writer.now(work, self._intend_within)
         except NotRecordedError:
@@ -344,10 +340,11 @@ class Journal:
         return put(MessageRecord(text=text, at=self._clock()))
 
 
-def _settled(number: int, outcome: str, at: float) -> Work:
+def _settled(number: int, outcome: str, at: float, fate: Fate | None = None) -> Work:
+    columns = outcome[:4000], at, fate.value if fate else None, number
     return lambda connection: connection.execute(
-        "UPDATE intents SET outcome = ?, ended = ? WHERE id = ? AND outcome IS NULL",
-        (outcome[:4000], at, number),
+        "UPDATE intents SET outcome = ?, ended = ?, fate = ? WHERE id = ? AND outcome IS NULL",
+        columns,
     )
 
 

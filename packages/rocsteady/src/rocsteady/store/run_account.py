@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from rocsteady.model import Failure, IntentKind, Outcome, Value
+from rocsteady.model import Decision, Failure, IntentKind, Outcome, Value
 from rocsteady.store.values import (
     AttemptRecord,
-    DecisionRecord,
     Incident,
     RunRecord,
     paused_between,
@@ -104,15 +103,17 @@ def crashed_attempts(record: RunRecord) -> tuple[int, ...]:
     )
 
 
-def decision_after(record: RunRecord, attempt: int) -> DecisionRecord | None:
-    return next((each for each in reversed(record.decisions) if each.attempt == attempt), None)
+def decision_after(record: RunRecord, attempt: int) -> Decision | None:
+    return next(
+        (each.decision for each in reversed(record.decisions) if each.attempt == attempt), None
+    )
 
 
 def failure_after(record: RunRecord, attempt: int) -> Failure | None:
     return next((row.failure for row in record.failures if row.attempt == attempt), None)
 
 
-def decision_sentence(decision: DecisionRecord) -> str:
+def decision_sentence(decision: Decision) -> str:
     if decision.ends:
         return "Ended the run."
     if decision.changes_nothing:
@@ -121,7 +122,7 @@ def decision_sentence(decision: DecisionRecord) -> str:
     return f"Restarted with {what}."
 
 
-def decision_with_reason(decision: DecisionRecord) -> str:
+def decision_with_reason(decision: Decision) -> str:
     """Return what was done and why; the reason for a retry says that nothing is changed."""
     done = "Restarted." if decision.changes_nothing else decision_sentence(decision)
     return f"{done} {capitalized(decision.why.rstrip('.'))}."

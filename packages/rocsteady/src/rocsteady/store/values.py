@@ -5,18 +5,19 @@ Times are seconds since 1970 by the wall clock: they must mean something after a
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from enum import Enum
 
 from msgspec import field
 
 from rocsteady.model import (
+    BatchSplit,
     Blame,
+    Decision,
     Failure,
     Forecast,
     IntentKind,
-    Next,
+    LoaderFacts,
     Observation,
     Outcome,
     RunEvent,
@@ -24,9 +25,8 @@ from rocsteady.model import (
     RunState,
     Strategy,
     Value,
+    has_failed,
 )
-
-FALLBACK = re.compile(r"option-(\d+)")
 
 
 class Run(Value, frozen=True, kw_only=True):
@@ -46,6 +46,32 @@ class Run(Value, frozen=True, kw_only=True):
     outcome: RunOutcome = RunOutcome.NONE
 
 
+class AttemptResult(Value, frozen=True, kw_only=True, omit_defaults=True):
+    """What came of an attempt, as far as a later decision may need it."""
+
+    seconds: float = 0.0
+    progress_seconds: float = 0.0  # from its first step to its last
+    base: int = 0  # the step that it went on from
+    checkpoint: tuple[str, float] | None = None  # that it went on from, and its time
+    start: str = ""  # by which that is known again; "": from the beginning
+    read: str = ""  # the same for the one that the script found by itself
+    own_step: int | None = None  # by the script's own count
+    own_counts: dict[str, int] = field(default_factory=dict)
+    made: int = 0  # steps
+    saves: tuple[int, ...] = ()  # steps of its own that it had made when it saved
+    unsaved: str = ""  # a file that could not be saved
+    heard: bool = False  # it has told how far it came
+    stepped: bool = False  # and made a step of its own
+    started_over: str = ""  # why it is known that it did so in place of resuming
+    wrote_checkpoint: bool = False
+    all_cut_off: bool = False  # no checkpoint of the run is whole; they were moved aside
+    ineffective: tuple[str, ...] = ()  # settings of its strategy that changed nothing
+    ranks: int = 1
+    loader: LoaderFacts | None = None
+    precision: str = ""
+    batch_split: BatchSplit | None = None
+
+
 class AttemptRecord(Value, frozen=True, kw_only=True):
     """One launch. Recorded when it starts, and again, whole, when it ends."""
 
@@ -60,6 +86,11 @@ class AttemptRecord(Value, frozen=True, kw_only=True):
     outcome: Outcome = Outcome.NONE
     first_step: int | None = None  # where it went on from
     last_step: int | None = None
+    result: AttemptResult | None = None  # None: it has not ended, or nobody saw how
+
+    @property
+    def failed(self) -> bool:
+        return has_failed(self.outcome, self.exit_code)
 
 
 class Incident(Value, frozen=True, kw_only=True):
@@ -87,24 +118,12 @@ class NamedFailure(Value, frozen=True, kw_only=True):
 
 class DecisionRecord(Value, frozen=True, kw_only=True):
     run: int
-    attempt: int | None = None
-    what: str
-    why: str
+    attempt: int  # after which it was decided; 0: before the first
+    decision: Decision
     at: float
 
-    @property
-    def ends(self) -> bool:
-        return self.what == Next.END.value
 
-    @property
-    def changes_nothing(self) -> bool:
-        """Tell whether the next attempt had the same settings, from the same checkpoint."""
-        return self.what in ("", "retry", Next.AGAIN.value)
-
-    @property
-    def fallback(self) -> int | None:
-        found = FALLBACK.fullmatch(self.what)
-        return int(found[1]) if found else None
+Event = AttemptRecord | Incident | NamedFailure | DecisionRecord
 
 
 class MessageRecord(Value, frozen=True, kw_only=True):
@@ -112,6 +131,13 @@ class MessageRecord(Value, frozen=True, kw_only=True):
     text: str
     event: RunEvent = RunEvent.NOTE
     at: float
+
+
+class Fate(Enum):
+    MACHINE_WENT_DOWN = "the machine crashed during this"  # another boot
+    KILLED = "the process was killed during this"  # this boot, and the process is gone
+    UNDER_WAY = "under way"  # this boot, and the process lives
+    UNKNOWN = "not known"  # another machine or container, or no boot id here
 
 
 class Intent(Value, frozen=True, kw_only=True):
@@ -126,12 +152,13 @@ class Intent(Value, frozen=True, kw_only=True):
     boot_id: str
     process: str
     at: float
-    outcome: str | None = None
+    outcome: str | None = None  # for people
     ended: float | None = None
+    fate: Fate | None = None  # what was found out later, as it had no outcome
 
     @property
     def crashed_machine(self) -> bool:
-        return self.outcome == Fate.MACHINE_WENT_DOWN.value
+        return self.fate is Fate.MACHINE_WENT_DOWN
 
 
 def paused_between(intents: Iterable[Intent], begin: float, end: float) -> float:
@@ -185,13 +212,6 @@ class Sample(Value, frozen=True, kw_only=True):
     measured: dict[str, float] = field(default_factory=dict)  # since the last sample
 
 
-class Fate(Enum):
-    MACHINE_WENT_DOWN = "the machine crashed during this"  # another boot
-    KILLED = "the process was killed during this"  # this boot, and the process is gone
-    UNDER_WAY = "under way"  # this boot, and the process lives
-    UNKNOWN = "not known"  # another machine or container, or no boot id here
-
-
 class Unfinished(Value, frozen=True, kw_only=True):
     intent: Intent
     fate: Fate
@@ -218,6 +238,15 @@ class RunRecord(Value, frozen=True, kw_only=True):
     seconds_lost: float
     deadline: float | None = None
     forecast: Forecast | None = None
+
+    @property
+    def events(self) -> tuple[Event, ...]:
+        """What happened to its attempts, oldest first."""
+        events: list[tuple[int, Event]] = [(each.number, each) for each in self.attempts]
+        events += [(incident.attempt, incident) for incident in self.incidents]
+        events += [(failure.attempt, failure) for failure in self.failures]
+        events += [(decision.attempt, decision) for decision in self.decisions]
+        return tuple(event for _, event in sorted(events, key=lambda each: each[0]))
 
 
 class RunLine(Value, frozen=True, kw_only=True):

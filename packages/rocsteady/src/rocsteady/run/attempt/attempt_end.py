@@ -13,9 +13,7 @@ from rocsteady_train.untrusted_file import open_regular
 
 from rocsteady.hangs.heartbeat_pages import (
     Applied,
-    BatchSplit,
     CheckpointRead,
-    LoaderFacts,
     RaisedException,
     SavedFiles,
 )
@@ -24,7 +22,7 @@ from rocsteady.hangs.judgment.verdict import Verdict
 from rocsteady.hangs.looking.collect import Collected
 from rocsteady.hangs.looking.process_tree import Members
 from rocsteady.hangs.values import Heartbeat, Snapshot
-from rocsteady.model import Blame, Outcome, Value
+from rocsteady.model import BatchSplit, Blame, LoaderFacts, Outcome, Value, has_failed
 from rocsteady.system.child_end import Exit
 from rocsteady.system.logfile import timestamp
 
@@ -87,16 +85,7 @@ class AttemptEnd(Value, frozen=True, kw_only=True):
 
 def is_failure(end: AttemptEnd) -> bool:
     """Return whether it failed: neither ended well nor was stopped."""
-    if end.outcome in (
-        Outcome.STOPPED,
-        Outcome.AT_EXIT,
-        Outcome.REPLACED,
-        Outcome.STARTED_OVER,
-        Outcome.LEFT,
-        Outcome.PLANNED,
-    ):
-        return False
-    return end.outcome is not Outcome.BY_ITSELF or end.exit is None or end.exit.code != 0
+    return has_failed(end.outcome, end.exit.code if end.exit else None)
 
 
 STOPPED_LINE = "rocsteady: stopped this attempt: "

@@ -104,7 +104,7 @@ class Checkpoints:
         seen_as: Sequence[Path] = (),  # other paths by which the script sees its folder
     ) -> None:
         self.job = job  # it becomes one that can resume when its script or its text says so
-        self.avoid: list[Checkpoint] = []  # that did not lead on
+        self.avoid: tuple[tuple[str, float], ...] = ()  # that did not lead on
         self.folder, self._records = folder, records
         self._origin = origin or Origin()
         self._judged: dict[Stamp, str] = {}  # between two attempts

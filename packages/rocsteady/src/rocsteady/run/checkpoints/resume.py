@@ -172,7 +172,7 @@ def whole_checkpoints(  # noqa: PLR0913 - most have a default
     job: Job,
     folder: Path,
     origin: Origin | None = None,
-    avoid: Collection[Checkpoint] = (),
+    avoid: Collection[tuple[str, float]] = (),
     judged: dict[Stamp, str] | None = None,
     *,
     complete: Sequence[str] = (),
@@ -187,7 +187,6 @@ def whole_checkpoints(  # noqa: PLR0913 - most have a default
     origin = origin or Origin()
     usable = find_checkpoints(job.resume, folder) - origin.foreign
     found = sorted(usable, key=lambda each: _age(each, origin), reverse=True)
-    avoided = {(each.path, each.written) for each in avoid}
     passed_over: list[str] = []
     for each in found:
         path, when = Path(each.path), each.written / NANOSECONDS
@@ -195,7 +194,7 @@ def whole_checkpoints(  # noqa: PLR0913 - most have a default
             wrong = what_is_wrong(folder / path, kind_of(path))
             judged[each] = wrong or unfinished(folder / path, complete)
         wrong = judged[each]
-        if not wrong and (path, when) in avoided:
+        if not wrong and (str(path), when) in avoid:
             wrong = "did not lead on"
         if wrong:
             passed_over.append(f"{path} {wrong}")

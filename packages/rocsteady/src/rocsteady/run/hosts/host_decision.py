@@ -6,21 +6,15 @@ replaces the history of all, so that any host can lead the next time.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from enum import IntEnum
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 
 from rocsteady.errors import LauncherError
-from rocsteady.failures.situation import FailedAttempt
-from rocsteady.model import Failure, FailureKind, Next, Outcome, Strategy, Value
-from rocsteady.run.attempt.attempt_end import AttemptEnd
-from rocsteady.run.engines.torchrun import AgentLink
-from rocsteady.run.recovery.recovery import Decision
-from rocsteady.run.recovery.strategy_history import StrategyHistory
-from rocsteady.run.telling.announcer import Announcer
-from rocsteady.wording import plural
+from rocsteady.model import Decision, FailedAttempt, FailureKind, Next, Outcome, Value
+from rocsteady.run.recovery.history import History
 
 # What ranks report that only lost another one.
 CASCADES = (
@@ -44,119 +38,115 @@ class Weight(IntEnum):
     CAUSE = 2
 
 
-class HostDecision(Value, frozen=True, kw_only=True):
+class HostProposal(Value, frozen=True, kw_only=True):
     """What a host would do next; if it is chosen, what all hosts do."""
 
+    decision: Decision
     host: int = 0
     weight: Weight = Weight.NOTHING
     keeps: bool = False  # a restart would cost this host its checkpoints
-    ends: bool = False
-    code: int = 0  # with which the job ends, if it does
-    why: str = ""
-    remedy: str = ""
     kind: str = ""  # of the failure
-    strategy: Strategy = Strategy()
     tried: tuple[FailedAttempt, ...] = ()
     given_up: int = 0  # how many of these were on options that were given up
 
 
-def choose(proposals: Sequence[HostDecision]) -> HostDecision:
+def choose(proposals: Sequence[HostProposal]) -> HostProposal:
     """Choose what all hosts do: what the host proposes that knows most of the cause."""
     chosen = min(
         proposals,
         key=lambda each: (
             -each.weight,
             VAGUE.index(each.kind) if each.kind in VAGUE else -1,
-            not each.ends if each.weight else each.ends,
+            not each.decision.ends if each.weight else each.decision.ends,
             -len(each.tried),
             each.host,
         ),
     )
     keeping = [each for each in proposals if each.keeps]
-    return keeping[0] if keeping and not chosen.ends else chosen
+    return keeping[0] if keeping and not chosen.decision.ends else chosen
+
+
+class Agreeing(Protocol):
+    """The way to the other hosts."""
+
+    def agree(self, mine: Message, choose: Callable[[list[Message]], Message]) -> Message | None:
+        """Return what was chosen of the proposals of all hosts; None: torchrun has ended."""
 
 
 class HostAgreement:
-    """Has each decision of a run made for all hosts; with one host, there is nothing to do."""
+    """Has each decision made for all hosts, before it is recorded and carried out."""
 
-    def __init__(
-        self, hosts: AgentLink | None, strategies: StrategyHistory, announcer: Announcer
-    ) -> None:
-        self._hosts, self._strategies, self._announcer = hosts, strategies, announcer
+    def __init__(self, hosts: Agreeing | None) -> None:
+        self._hosts = hosts
 
-    def start(self) -> None:
-        """Agree on what the first attempt of this watcher runs with."""
-        mine = self._proposal()
-        decision = self._agreed(mine)
-        if decision is not None and decision.tried:
-            failed = plural(len(decision.tried), "failure")
-            self._announcer.say(f"using the history of the other hosts: {failed} of this job.")
+    def start(self, own: Decision, history: History) -> Decision:
+        """Agree on what the first attempt of this supervisor runs with."""
+        return self._agreed(_proposal(own, history)) or own
 
-    def settle(self, own: Decision, end: AttemptEnd, failure: Failure | None) -> Decision:
-        """Replace what this host decided with what is done by all."""
-        if self._hosts is None or (own.next is Next.END and own.code == 0):
+    def agree(self, own: Decision, history: History) -> Decision:
+        """Return what is done by all in place of what this host would do."""
+        if self._hosts is None or (own.ends and own.code == 0):
             return own
-        weight, keeps = _weight(end, failure), _is_refused(own) and end.wrote_checkpoint
-        mine = self._proposal(
+        weight = _weight(history)
+        keeps = own.ends and not own.exhausted and history.result.wrote_checkpoint
+        mine = _proposal(
+            own,
+            history,
             weight=max(weight, Weight.PERHAPS) if keeps else weight,  # so that it is heard
             keeps=keeps,
-            ends=own.next is Next.END,
-            code=own.code,
-            why=own.why,
-            remedy=own.remedy,
-            kind=failure.kind if failure else "",
+            kind=history.failure.kind if history.failure else "",
         )
         decision = self._agreed(mine)
-        if decision is None and own.next is not Next.END:
+        if decision is None and not own.ends:
             raise LauncherError("torchrun has ended and will not restart its ranks")
-        if decision is None or _is_same(decision, mine):
-            return own
-        again = Next.AGAIN if own.next is Next.END else own.next
-        return Decision(
-            next=Next.END if decision.ends else again,
-            why=f"decided by host {decision.host} for all hosts: {decision.why or 'start'}",
-            code=decision.code,
-            remedy=decision.remedy,
-            kind=decision.kind,
-        )
+        return decision or own
 
-    def _proposal(self, **known: Any) -> HostDecision:  # noqa: ANN401 - fields, by name
-        strategies = self._strategies
-        tried = tuple(strategies.tried)[-MAX_TRIED:]
-        given_up = max(0, strategies.given_up - (len(strategies.tried) - len(tried)))
-        return HostDecision(strategy=strategies.strategy, tried=tried, given_up=given_up, **known)
-
-    def _agreed(self, mine: HostDecision) -> HostDecision | None:
-        if self._hosts is None:
-            return None
-        answer = self._hosts.agree(msgspec.to_builtins(mine), _chosen)
+    def _agreed(self, mine: HostProposal) -> Decision | None:
+        """Return the decision for all; None: there is nobody to agree with."""
+        answer = self._hosts.agree(msgspec.to_builtins(mine), _chosen) if self._hosts else None
         if answer is None:
             return None
-        decision = msgspec.convert(answer, HostDecision)
-        if not _is_same(decision, mine):
-            self._strategies.adopt(
-                decision.strategy, decision.remedy, decision.tried, decision.given_up
-            )
-        return decision
+        own, chosen = mine.decision, msgspec.convert(answer, HostProposal)
+        if _essence(chosen) == _essence(mine):
+            return own
+        again = Next.AGAIN if own.ends else own.next
+        why = chosen.decision.why or "start"
+        return msgspec.structs.replace(
+            chosen.decision,
+            next=Next.END if chosen.decision.ends else again,
+            why=f"decided by host {chosen.host} for all hosts: {why}",
+            host=chosen.host,
+            tried=chosen.tried,
+            given_up=chosen.given_up,
+            waits=False,
+            wait=0.0,
+            gpu_failed=own.gpu_failed,
+            own_error="",
+        )
+
+
+def _proposal(own: Decision, history: History, **known: Any) -> HostProposal:  # noqa: ANN401 - fields, by name
+    tried = tuple(history.tried)[-MAX_TRIED:]
+    given_up = max(0, history.given_up - (len(history.tried) - len(tried)))
+    return HostProposal(decision=own, tried=tried, given_up=given_up, **known)
+
+
+def _essence(proposal: HostProposal) -> tuple[object, ...]:
+    """Return what hosts must agree in."""
+    decision = proposal.decision
+    next_ = decision.next, decision.code, decision.strategy, decision.avoid
+    return (*next_, decision.remedy, decision.fallback, proposal.tried, proposal.given_up)
 
 
 def _chosen(proposals: list[Message]) -> Message:
-    read = [msgspec.convert(each, HostDecision) for each in proposals]
+    read = [msgspec.convert(each, HostProposal) for each in proposals]
     return dict(msgspec.to_builtins(choose(read)))
 
 
-def _is_same(decision: HostDecision, mine: HostDecision) -> bool:
-    return decision == msgspec.structs.replace(mine, host=decision.host)
-
-
-def _is_refused(own: Decision) -> bool:
-    """Return whether this is an end that no remedy could change."""
-    proposal = own.proposal
-    return own.next is Next.END and (proposal is None or proposal.strategy is not None)
-
-
-def _weight(end: AttemptEnd, failure: Failure | None) -> Weight:
-    if end.outcome in (Outcome.STOPPED, Outcome.UNKILLABLE, Outcome.AT_EXIT, Outcome.STARTED_OVER):
+def _weight(history: History) -> Weight:
+    """Return how much this host knows of the cause."""
+    failure, outcome = history.failure, history.last.outcome if history.last else Outcome.NONE
+    if outcome in (Outcome.STOPPED, Outcome.UNKILLABLE, Outcome.AT_EXIT, Outcome.STARTED_OVER):
         return Weight.CAUSE
     if failure is None or failure.kind in CASCADES:
         return Weight.NOTHING

@@ -10,11 +10,9 @@ import time
 from collections.abc import Callable, Sequence
 
 from rocsteady.hangs.values import Heartbeat
-from rocsteady.model import Strategy, Value
-from rocsteady.run.attempt.attempt_end import AttemptEnd
+from rocsteady.model import Value
 
 LEAST_FAILURES = 3  # alike
-LATEST = 20  # failures that are looked at
 SPREAD = 2.0  # times the fewest steps that one of them came: more is no rule
 LEAST_GAIN = 1.02  # times the pace
 NEVER = 1 << 62  # steps
@@ -38,42 +36,15 @@ class PlannedRestart(Value, frozen=True, kw_only=True):
     on_request: bool  # the script saves when it is asked to: rocsteady_train.Loop
 
 
-class FailureRhythm:
-    """The failures in a row that are alike and each came further than the one before."""
-
-    def __init__(self) -> None:
-        self._kind, self._strategy = "", Strategy()
-        self._planned = 0  # restarts since the last failure
-        self.failures: list[PastFailure] = []  # oldest first
-
-    def failed(self, end: AttemptEnd, kind: str, strategy: Strategy, *, progressed: bool) -> None:
-        """Take a failure into account."""
-        counts = progressed and end.made > 0
-        if not counts or (kind, strategy) != (self._kind, self._strategy):
-            self.failures = []
-        self._kind, self._strategy, self._planned = kind, strategy, 0
-        if counts:
-            failure = PastFailure(
-                made=end.made,
-                saves=end.saves,
-                seconds=end.progress_seconds / end.made,
-                restart=end.seconds - end.progress_seconds,
-            )
-            self.failures = [*self.failures, failure][-LATEST:]
-
-    def planned(self) -> None:
-        """Take a restart into account that came before the failure."""
-        self._planned += 1
-
-    def plan(self, strategy: Strategy, *, on_request: bool) -> PlannedRestart | None:
-        """Return when the next attempt is best restarted; None: not before it fails."""
-        if self._planned >= IN_A_ROW or strategy != self._strategy:
-            return None
-        after = best_restart(self.failures, on_request=on_request)
-        if after is None:
-            return None
-        earliest = min(failure.made for failure in self.failures)
-        return PlannedRestart(after=after, fails_after=earliest, on_request=on_request)
+def plan_restart(
+    failures: Sequence[PastFailure], planned: int, *, on_request: bool
+) -> PlannedRestart | None:
+    """Return when the next attempt is best restarted; ``planned``: so many were, in a row."""
+    after = None if planned >= IN_A_ROW else best_restart(failures, on_request=on_request)
+    if after is None:
+        return None
+    earliest = min(failure.made for failure in failures)
+    return PlannedRestart(after=after, fails_after=earliest, on_request=on_request)
 
 
 def best_restart(failures: Sequence[PastFailure], *, on_request: bool) -> int | None:

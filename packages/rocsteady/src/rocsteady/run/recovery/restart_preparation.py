@@ -8,14 +8,13 @@ from datetime import timedelta
 from pathlib import Path
 
 from rocsteady.errors import RocsteadyError
-from rocsteady.model import Next, Outcome
+from rocsteady.model import Decision, Next
 from rocsteady.run.attempt.attempt_end import AttemptEnd
 from rocsteady.run.checkpoints.backup import back_up, wrote_model
 from rocsteady.run.checkpoints.checkpoints import StartsAt
 from rocsteady.run.context import RunSpec, Services
 from rocsteady.run.options import RunOptions
-from rocsteady.run.recovery.backoff import LONGEST_WAIT, Wait
-from rocsteady.run.recovery.recovery import Decision
+from rocsteady.run.recovery.machine import gpu_trouble
 from rocsteady.run.stopwatch import Stopwatch
 from rocsteady.run.telling.events import Waiting
 from rocsteady.store.redaction import shown_command
@@ -31,19 +30,11 @@ MAX_UNASKED_BYTES = 1 << 30  # bytes that are copied without being asked
 class Restart:
     """Gets one run ready for its next attempt."""
 
-    def __init__(
-        self,
-        spec: RunSpec,
-        options: RunOptions,
-        services: Services,
-        gpu_trouble: Callable[[float], str],  # what the kernel said since a moment
-    ) -> None:
+    def __init__(self, spec: RunSpec, options: RunOptions, services: Services) -> None:
         self._run, self._folder, self._timing = spec.run, spec.folder, options.timing
         self._announcer, self._stop_requests = services.announcer, services.stop_requests
-        self._gpu_trouble = gpu_trouble
         self._since = Stopwatch()
         self._told_of_copies = False
-        self.repeats = False  # nothing new is to be said of the next attempt
 
     def take_over(self, earlier: RunRecord) -> None:
         """Refuse to take over a run that cannot resume, if that would overwrite its work."""
@@ -56,31 +47,16 @@ class Restart:
             f" rocsteady run --resume never -- {shown_command(self._run.command)}"
         )
 
-    def prepare(  # noqa: PLR0913 - what ended, what comes next, and how
+    def prepare(
         self,
         end: AttemptEnd,
         decision: Decision,
         number: int,
         *,
         beginning: StartsAt,
-        wait: Wait,
-        routine: bool = False,  # it fails as it did before, and that was announced
+        cleared: Callable[[], bool],  # what is waited for
     ) -> None:
         """Get ready for the next attempt."""
-        quick = end.seconds < self._timing.quick_crash.total_seconds()
-        crashed_again = quick and end.outcome is Outcome.BY_ITSELF and wait.repeats
-        waits = wait.seconds > 0 and (decision.waits or crashed_again)
-        self.repeats = (decision.waits and wait.repeats) or routine
-        if decision.waits and waits and wait.first:
-            timed = wait.seconds <= LONGEST_WAIT.total_seconds()
-            self._announcer.show(
-                Waiting(
-                    trouble=wait.trouble,
-                    advice=wait.advice,
-                    next_try=wait.seconds if timed else None,
-                    limit=wait.limit,
-                )
-            )
         nothing_made = bool(end.heartbeats) and not end.last_step
         if decision.next is Next.AGAIN_FROM_SCRATCH:
             self._back_up(number)
@@ -92,12 +68,12 @@ class Restart:
             self._announcer.say(f"{plural(len(left), uses, use)} the GPU.")
         if decision.gpu_failed:
             self._check_gpu()
-        if waits:
+        if decision.wait:
             if not decision.waits:
                 self._announcer.show(
-                    Waiting(trouble="crashed quickly again", next_try=wait.seconds)
+                    Waiting(trouble="crashed quickly again", next_try=decision.wait)
                 )
-            self._sleep(wait)
+            self._sleep(decision.wait, cleared)
 
     def _check_gpu(self) -> None:
         """Let a GPU that failed come to rest; one that does not is left alone."""
@@ -109,7 +85,7 @@ class Restart:
             f" {duration(rest.total_seconds())}."
         )
         trouble = wait_until_quiet(
-            self._gpu_trouble,
+            gpu_trouble,
             rest=rest,
             at_most=at_most,
             stop=lambda: bool(self._stop_requests.stop),
@@ -143,13 +119,13 @@ class Restart:
             " What the script appends to them will be in them twice."
         )
 
-    def _sleep(self, wait: Wait) -> None:
-        deadline, look = time.monotonic() + wait.seconds, time.monotonic() + LOOK_EVERY
+    def _sleep(self, seconds: float, cleared: Callable[[], bool]) -> None:
+        deadline, look = time.monotonic() + seconds, time.monotonic() + LOOK_EVERY
         while self._stop_requests.stop is None and time.monotonic() < deadline:
             time.sleep(0.1)
             if time.monotonic() >= look:
                 look = time.monotonic() + LOOK_EVERY
-                if wait.cleared():
+                if cleared():
                     return
 
 

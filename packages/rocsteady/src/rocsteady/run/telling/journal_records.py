@@ -6,10 +6,12 @@ import time
 
 import msgspec
 
+from rocsteady.hangs.heartbeat_pages import SettingOutcome
 from rocsteady.hangs.judgment import phase_history
-from rocsteady.model import Failure, Outcome, Strategy
+from rocsteady.model import Decision, Failure, Outcome, Strategy
 from rocsteady.run.attempt.attempt_end import AttemptEnd
-from rocsteady.run.recovery.recovery import Decision
+from rocsteady.run.checkpoints.resume import Checkpoint
+from rocsteady.run.recovery.history import History
 from rocsteady.run.stopwatch import Stopwatch
 from rocsteady.run.telling.announcer import Announcer
 from rocsteady.store.identity import machine_fingerprint
@@ -17,7 +19,9 @@ from rocsteady.store.journal import Journal
 from rocsteady.store.machine_history import Memory
 from rocsteady.store.values import (
     AttemptRecord,
+    AttemptResult,
     DecisionRecord,
+    Event,
     Incident,
     NamedFailure,
     Run,
@@ -65,15 +69,18 @@ class JournalRecords:
         script: str,
         journal: Journal,
         memory: Memory | None,
-        *,
-        incidents: int = 0,
+        history: History,  # so far, also before a supervisor was killed
     ) -> None:
-        self.incidents = incidents  # so far, also before a supervisor was killed
+        self.history = history
         self._run = run
         self._script = script
         self._journal = journal
         self._memory = memory
         self._since = Stopwatch()  # the last attempt
+
+    def _record(self, event: Event) -> None:
+        self._journal.record(event)
+        self.history.add(event)
 
     def begin(self, number: int, strategy: Strategy) -> AttemptRecord:
         """Write down that an attempt starts."""
@@ -84,21 +91,21 @@ class JournalRecords:
             boot_id=self._journal.here.boot_id,
             started=time.time(),
         )
-        self._journal.record(row)
+        self._record(row)
         self._since = Stopwatch()
         return row
 
     def not_started(self, row: AttemptRecord) -> None:
         """Write down that it could not be started."""
-        self._journal.record(
+        self._record(
             msgspec.structs.replace(
                 row, ended=row.started + self._since.seconds, outcome=Outcome.NOT_STARTED
             )
         )
 
-    def end(self, row: AttemptRecord, end: AttemptEnd) -> None:
+    def end(self, row: AttemptRecord, end: AttemptEnd, checkpoint: Checkpoint | None) -> None:
         """Write down how it ended, what was found, and what was learnt."""
-        self._journal.record(
+        self._record(
             msgspec.structs.replace(
                 row,
                 ended=row.started + self._since.seconds,
@@ -107,16 +114,16 @@ class JournalRecords:
                 outcome=end.outcome,
                 first_step=end.first_step,
                 last_step=end.last_step,
+                result=result_of(end, checkpoint),
             )
         )
         if end.found is not None:
-            self.incidents += 1
             verdict = end.found.verdict
-            self._journal.record(
+            self._record(
                 Incident(
                     run=self._run.id,
                     attempt=row.number,
-                    number=self.incidents,
+                    number=self.history.incidents + 1,
                     verdict=verdict.condition,
                     why=verdict.why,
                     place=verdict.place,
@@ -130,7 +137,7 @@ class JournalRecords:
 
     def failed(self, number: int, failure: Failure, evidence: str) -> None:
         """Write down why it ended."""
-        self._journal.record(
+        self._record(
             NamedFailure(
                 run=self._run.id,
                 attempt=number,
@@ -142,14 +149,8 @@ class JournalRecords:
 
     def decided(self, number: int, decision: Decision) -> None:
         """Write down what comes next, and why."""
-        self._journal.record(
-            DecisionRecord(
-                run=self._run.id,
-                attempt=number,
-                what=decision.remedy or decision.next.value,
-                why=decision.why,
-                at=time.time(),
-            )
+        self._record(
+            DecisionRecord(run=self._run.id, attempt=number, decision=decision, at=time.time())
         )
 
     def learned(self) -> phase_history.PhaseHistory | None:
@@ -170,3 +171,31 @@ class JournalRecords:
         waits = {DEVICE_WAIT: learned.device_wait, LOCKED_WAIT: learned.locked_wait}
         longest = {name: Stays(longest=wait) for name, wait in waits.items() if wait}
         self._memory.learn(self._script, machine_fingerprint(), {**learned.phases, **longest})
+
+
+def result_of(end: AttemptEnd, checkpoint: Checkpoint | None) -> AttemptResult:
+    """Return what a later decision may need to know of an attempt."""
+    settings = {each.setting for each in end.applied if each.outcome is not SettingOutcome.APPLIED}
+    return AttemptResult(
+        seconds=end.seconds,
+        progress_seconds=end.progress_seconds,
+        base=end.before,
+        checkpoint=(str(checkpoint.path), checkpoint.written) if checkpoint else None,
+        start=end.start,
+        read=f"{end.read.path} {end.read.written}" if end.read else "",
+        own_step=end.own_step,
+        own_counts=end.own_counts,
+        made=end.made,
+        saves=end.saves,
+        unsaved=end.saved.failed,
+        heard=bool(end.heartbeats),
+        stepped=any(beat.step for beat in end.heartbeats),
+        started_over=end.started_over,
+        wrote_checkpoint=end.wrote_checkpoint,
+        all_cut_off=end.all_cut_off,
+        ineffective=tuple(sorted(settings)),
+        ranks=max([1, *(beat.world or 1 for beat in end.heartbeats)]),
+        loader=end.loader,
+        precision=end.precision,
+        batch_split=end.batch_split,
+    )

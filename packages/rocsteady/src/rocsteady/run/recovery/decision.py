@@ -1,0 +1,541 @@
+"""All that is done next, from the history of a run, its options, and what is true here now.
+
+``decide`` is pure. A restart never costs what the user already has: a script with no known way to
+resume is not started again once it has made real progress, unless that was asked for.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from msgspec.structs import replace
+
+from rocsteady.doctor.knowledge.failures import Component, KnownFailure, load_failures
+from rocsteady.exit_codes import INTERRUPTED, PERSON_NEEDED, RETRY
+from rocsteady.failures.history import BROUGHT_ABOUT, made_difference
+from rocsteady.failures.ladder import RemedyChoice, choose_remedy
+from rocsteady.failures.remedy import RETRY as SAME_AGAIN
+from rocsteady.failures.remedy import load_remedies
+from rocsteady.failures.situation import Situation
+from rocsteady.failures.symptoms import signal_name
+from rocsteady.model import (
+    CPU,
+    BatchSplit,
+    Certainty,
+    Decision,
+    FailedAttempt,
+    Failure,
+    FailureKind,
+    Fingerprint,
+    Next,
+    Outcome,
+    Strategy,
+)
+from rocsteady.run.options import Fallback, RunOptions, StopRule
+from rocsteady.run.recovery.backoff import in_detail, limit_of, wait_of
+from rocsteady.run.recovery.history import History
+from rocsteady.run.recovery.machine import RunMachine, is_of_gpu
+from rocsteady.store.redaction import hide_secrets
+from rocsteady.store.values import AttemptRecord, Helped
+from rocsteady.system.child_end import Exit
+from rocsteady.wording import duration, plural
+
+CHECKPOINT_BACK = "checkpoint-back"
+# Ends of which the exit code is the script's own, whatever was tried before.
+THE_SCRIPTS_OWN = (FailureKind.SCRIPT_ERROR, FailureKind.SCRIPT_EXIT, FailureKind.INTERRUPTED)
+BY_SIGNAL = 128
+ASKED_BY = (2, 9, 15)  # SIGINT, SIGKILL and SIGTERM: what a run that is stopped may end by
+# Whose failures are the same with every option.
+NO_OPTION_HELPS = (Component.SCRIPT, Component.DISK, Component.NETWORK)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Here:
+    """What is true when it is decided."""
+
+    machine: RunMachine
+    now: float  # by the wall clock
+    can_resume: bool = True
+    checkpoints: int = 0  # whole ones: 0, 1, or more
+    gone: str = ""  # the folder with checkpoints whose drive is gone
+    in_allocation: bool = False  # of a scheduler
+    due: float | None = None  # the deadline, by the wall clock
+    needs: float | None = None  # steps a second to be in time, if the present option is too slow
+
+
+def decide(history: History, options: RunOptions, here: Here) -> Decision:
+    """Decide what comes after the last attempt."""
+    last, failure = history.last, history.failure
+    if last is None:
+        return first_decision(history, options, here)
+    base = same_again(history, options, can_resume=here.can_resume)
+    if last.outcome is Outcome.LEFT:
+        option = next(iter(open_fallbacks(history, options, here.machine)), None)
+        return _taken(base, _leave(option, "too slow"), history) if option else base
+    if not last.failed:
+        return base
+    limit = limit_of(history, options, in_allocation=here.in_allocation)
+    late = here.due is not None and here.now >= here.due
+    gave_up = ""
+    if history.clears and failure and (late or history.waited >= limit.total_seconds()):
+        gave_up = in_detail(failure)
+    asked = failure is not None and not options.observe and last.outcome is not Outcome.UNKILLABLE
+    choice = _proposal(base, history, options, here) if asked else None
+    decision = _joined(base, choice, history) if choice else base
+    if choice is None or not (decision.waits or (gave_up and not decision.ends)):
+        decision = _past_checkpoint(decision, base, choice, history)
+    elif gave_up:
+        decision = gives_up(gave_up, history, options, here)
+    decision = _of_the_script(decision, history)
+    if decision.ends:
+        return decision
+    failed_gpu = failure is not None and is_of_gpu(failure)
+    decision = replace(decision, gpu_failed=failed_gpu, announced=history.announced)
+    wait = wait_of(decision, history, options, limit)
+    if here.gone and decision.waits:  # a try would start over
+        wait = max(0.0, limit.total_seconds() - history.waited)
+    return replace(decision, wait=wait)
+
+
+def same_again(history: History, options: RunOptions, *, can_resume: bool) -> Decision:
+    """Decide without asking what could be changed."""
+    if (last := history.last) is None:
+        return Decision(next=Next.AGAIN, why="", strategy=history.strategy, avoid=history.avoid)
+    base = base_decision(last, options, attempts=history.attempts, can_resume=can_resume)
+    return replace(base, strategy=history.strategy, avoid=history.avoid)
+
+
+def first_decision(history: History, options: RunOptions, here: Here) -> Decision:
+    """Decide what a supervisor begins with; what took the machine down is not started again."""
+    begins = Decision(
+        next=Next.AGAIN, why="", strategy=history.strategy, remedy=history.remedy,
+        avoid=history.avoid,
+    )  # fmt: skip
+    if options.start_with:
+        strategy = here.machine.asked_for(options.start_with)
+        begins = replace(
+            begins,
+            why=f"--with {','.join(options.start_with)}",
+            strategy=strategy,
+            remedy=options.start_with[-1],
+            asked=True,
+        )
+    crashed = begins.strategy
+    if options.retry_crashed or crashed not in here.machine.deadly:
+        return begins
+    failure = _went_down()
+    tried = (*history.tried, FailedAttempt(strategy=crashed, failure=failure.fingerprint))
+    situation = situation_of(history, options, here, failure, strategy=crashed, tried=tried)
+    situation = replace(situation, can_resume=True, checkpoints=0)
+    fallbacks = open_fallbacks(history, options, here.machine, tried)
+    choice = _propose(situation, fallbacks, blamed=_is_blamed(history, failure, tried))
+    if choice.strategy is None:
+        why = choice.why.rstrip(".")
+        return Decision(
+            next=Next.END, why=why, code=PERSON_NEEDED, strategy=crashed, avoid=history.avoid
+        )
+    return replace(_taken(begins, choice, history), crashed=crashed, asked=False)
+
+
+def gives_up(title: str, history: History, options: RunOptions, here: Here) -> Decision:
+    """Return the end of a run that has waited for long enough."""
+    limit = limit_of(history, options, in_allocation=here.in_allocation)
+    return Decision(
+        next=Next.END,
+        why=f"{title}, and no progress for {duration(limit.total_seconds())}",
+        code=RETRY if here.in_allocation else PERSON_NEEDED,
+        kind=history.failure.kind if history.failure else "",
+        strategy=history.strategy,
+        avoid=history.avoid,
+    )
+
+
+def situation_of(  # noqa: PLR0913 - what differs before the first attempt
+    history: History,
+    options: RunOptions,
+    here: Here,
+    failure: Failure,
+    *,
+    strategy: Strategy,
+    tried: tuple[FailedAttempt, ...],
+) -> Situation:
+    """Return all that the ladder looks at."""
+    kind, machine, seen = _known(failure), here.machine, here.machine.gpus
+    result = history.result
+    helped = [each.remedy for each in offers(options, machine)]
+    return Situation(
+        failure=failure,
+        nature=kind.nature,
+        clears=kind.clears,
+        component=kind.component,
+        person=kind.fix,
+        strategy=strategy,
+        tried=tried[history.given_up :],
+        machine=machine.machine(),
+        variables=machine.variables,
+        gpus=seen.gpus,
+        gfx=seen.gfx,
+        arches=seen.arches,
+        loader=result.loader,
+        batch_split=_split_in_force(history, strategy),
+        precision=result.precision,
+        can_resume=here.can_resume,
+        checkpoints=here.checkpoints,
+        ranks=result.ranks,
+        ineffective=result.ineffective,
+        crashed_machine=_never(history, machine),
+        helped_before=(*helped, *machine.probed()),
+        allow=(SAME_AGAIN,) if options.no_remedies else options.allow,
+        deny=options.deny,
+        also=options.also,
+    )
+
+
+def offers(options: RunOptions, machine: RunMachine) -> list[Helped]:
+    """Return what helped this script here before, and was not asked for."""
+    return [each for each in machine.helped() if each.remedy not in options.start_with]
+
+
+def in_force(history: History, options: RunOptions, machine: RunMachine) -> tuple[str, ...]:
+    """Return the remedies that --with would need for the strategy in force; (): none helped."""
+    if history.strategy == options.strategy or options.start_with:
+        return ()
+    if not made_difference(history.reached):
+        return ()
+    taken = [*dict.fromkeys(entry.remedy for entry in history.tried), history.remedy]
+    names = [name for name in taken if name in load_remedies() and name != SAME_AGAIN]
+    for first in reversed(range(len(names))):
+        chosen = tuple(dict.fromkeys(names[first:]))
+        if machine.with_remedies(chosen) == history.strategy:
+            return chosen
+    return ()
+
+
+def open_fallbacks(
+    history: History,
+    options: RunOptions,
+    machine: RunMachine,
+    tried: tuple[FailedAttempt, ...] | None = None,
+) -> tuple[Fallback, ...]:
+    """Return the options of the plan that may be fallen back to."""
+    entries = history.tried if tried is None else tried
+    never = [replace(one, checkpoints_back=0) for one in _never(history, machine)]
+
+    def may(strategy: Strategy) -> bool:
+        if any(entry.strategy == strategy for entry in entries):
+            return False
+        deadly = strategy in never or any(is_as_deadly(strategy, one) for one in never)
+        return options.retry_crashed or not deadly
+
+    left = (each for each in options.fallbacks if each.number not in history.fallen_to)
+    return tuple(each for each in left if may(each.strategy))
+
+
+def is_as_deadly(strategy: Strategy, deadly: Strategy) -> bool:
+    """Return whether a strategy is still the thing that took the machine down.
+
+    A GPU that takes the machine down is not trusted with another loader or variable either: only
+    what keeps the run off it is another thing.
+    """
+    return CPU not in (deadly.device, strategy.device)
+
+
+def stop_rule(history: History, options: RunOptions) -> StopRule | None:
+    """Return the rule of the option of the plan that the run uses."""
+    rules = {each.number: each.stop for each in options.fallbacks}
+    return rules.get(history.fallen_to[-1]) if history.fallen_to else options.stop
+
+
+def base_decision(  # noqa: C901, PLR0911 - one return a reason
+    last: AttemptRecord, options: RunOptions, *, attempts: int, can_resume: bool
+) -> Decision:
+    """Choose between an end and the same again. Whether exit code 0 means done is not judged."""
+    code = exit_code(last.outcome, Exit(code=last.exit_code, signal=last.signal))
+    if last.outcome is Outcome.REPLACED:
+        return Decision(next=Next.AGAIN, why="other hosts restarted the job", code=PERSON_NEEDED)
+    if last.outcome is Outcome.LEFT:
+        return Decision(next=Next.AGAIN, why="no option of the plan is left", code=PERSON_NEEDED)
+    if last.outcome is Outcome.PLANNED:
+        return Decision(
+            next=Next.AGAIN,
+            why="restarting right after a save: the next failure is near",
+            code=code,
+        )
+    if last.outcome is Outcome.STOPPED:
+        return Decision(next=Next.END, why="stopped by the user", code=code)
+    if last.outcome is Outcome.AT_EXIT:
+        why = "the script finished but did not exit, and was terminated"
+        return Decision(next=Next.END, why=why, code=PERSON_NEEDED)
+    if last.outcome is Outcome.BY_ITSELF and code == 0:
+        return Decision(next=Next.END, why="the script finished", code=0)
+    if last.outcome is Outcome.STARTED_OVER:
+        over = last.result.started_over if last.result else ""
+        why = (
+            f"the script started over instead of resuming: {over}. It was stopped, and"
+            " the files of the run are as they were before. Run rocsteady init once"
+        )
+        return Decision(next=Next.END, why=why, code=PERSON_NEEDED)
+    if last.outcome is Outcome.UNKILLABLE:
+        why = "its processes cannot be killed, and may still hold the GPU"
+        return Decision(next=Next.END, why=why, code=PERSON_NEEDED)
+    if last.outcome is Outcome.HUNG:
+        code = RETRY if can_resume else PERSON_NEEDED
+    if against := _against_another(options, attempts):
+        return Decision(next=Next.END, why=against, code=code)
+    return _again(last, options, can_resume=can_resume, code=code)
+
+
+def exit_code(outcome: Outcome, end: Exit | None, stopped: int = INTERRUPTED) -> int:
+    """Return the script's own code, as a shell would say it; ``stopped`` where it has none."""
+    lost = end is None or (end.code is None and end.signal is None)
+    if outcome is Outcome.STOPPED and (lost or (end and end.signal in ASKED_BY)):
+        return stopped
+    if end is None or lost:
+        return PERSON_NEEDED
+    return BY_SIGNAL + end.signal if end.signal else end.code or 0
+
+
+def what_failed(history: History, failure: Failure) -> str:
+    """Return what failed: the script's own words for its own error, else what it is called."""
+    last = history.last
+    ended_by, code = (last.signal, last.exit_code) if last else (None, None)
+    name = signal_name(ended_by) if ended_by else ""
+    if failure.kind == FailureKind.SCRIPT_EXIT:
+        return f"the script ended itself with code {code}"
+    if failure.kind == FailureKind.INTERRUPTED:
+        return f"somebody ended the script{f' ({name})' if name else ''}"
+    if failure.kind == FailureKind.SCRIPT_ERROR:
+        seen = hide_secrets(failure.seen[0]) if failure.seen else failure.title
+        return seen.rstrip(".")
+    if failure.kind == FailureKind.UNKNOWN:
+        return f"killed by {name}" if name else f"exit code {code}"
+    return (in_detail(failure) if history.clears else failure.title).rstrip(".")
+
+
+def _against_another(options: RunOptions, attempts: int) -> str:
+    """Return what speaks against any further attempt; "" if nothing does."""
+    if options.observe:
+        return "only observing"
+    if options.max_attempts is not None and attempts >= options.max_attempts:
+        return f"--max-attempts {options.max_attempts} is reached"
+    return ""
+
+
+def _again(last: AttemptRecord, options: RunOptions, *, can_resume: bool, code: int) -> Decision:
+    """Start it again where that costs nothing; else only if that was asked for."""
+    if can_resume:
+        return Decision(
+            next=Next.AGAIN, why="retrying without changes from the last checkpoint", code=code
+        )
+    result = last.result
+    precious, cut_off = False, False
+    if result is not None:
+        cut_off = result.all_cut_off
+        precious = result.progress_seconds >= options.timing.precious_after.total_seconds()
+        precious = precious or (result.wrote_checkpoint and not cut_off)
+    if not precious:
+        return Decision(
+            next=Next.AGAIN, why="retrying without changes; little progress can be lost", code=code
+        )
+    if options.from_scratch:
+        return Decision(
+            next=Next.AGAIN_FROM_SCRATCH,
+            why="retrying without changes from the beginning",
+            code=code,
+        )
+    why = "found no way to resume, and a restart would lose its progress"
+    if cut_off:
+        why = "no checkpoint of the run is whole, and a restart would start from the beginning"
+    elif options.ranks is not None:
+        why += (
+            "; if it loads its checkpoint when it is restarted, add --max-restarts 100 to torchrun"
+        )
+    return Decision(next=Next.END, why=why, code=code, needs_resume=options.ranks is None)
+
+
+def _proposal(
+    base: Decision, history: History, options: RunOptions, here: Here
+) -> RemedyChoice | None:
+    """Ask the ladder and the plan."""
+    failure = history.failure
+    if failure is None:
+        return None
+    tried = tuple(history.tried)
+    situation = situation_of(
+        history, options, here, failure, strategy=history.strategy, tried=tried
+    )
+    return _propose(
+        situation,
+        open_fallbacks(history, options, here.machine),
+        blamed=_is_blamed(history, failure, tried),
+        needs=None if base.ends else here.needs,
+        leaves="" if base.ends else _fails_too_often(history, options, here.now),
+    )
+
+
+def _fails_too_often(history: History, options: RunOptions, now: float) -> str:
+    """Return why the rules of the plan end the present option; "" if they do not."""
+    rule, began = stop_rule(history, options), history.option_began
+    if rule is None or began is None or now - began > rule.within:
+        return ""
+    if history.option_failures < rule.failures:
+        return ""
+    return f"{plural(history.option_failures, 'failure')} within {duration(rule.within)}"
+
+
+def _propose(
+    situation: Situation,
+    fallbacks: tuple[Fallback, ...] = (),
+    *,
+    blamed: bool = False,
+    needs: float | None = None,
+    leaves: str = "",
+) -> RemedyChoice:
+    """Choose a remedy; fall back to another option where none is left or only that is in time."""
+    choice = choose_remedy(situation)
+    if not fallbacks:
+        return choice
+    if leaves and situation.component not in NO_OPTION_HELPS:
+        return _leave(fallbacks[0], leaves)
+    if choice.strategy is None:
+        hopeless = choice.person is not None or situation.component in NO_OPTION_HELPS
+        if hopeless and not blamed:
+            return choice
+        why = "This option does not work" if blamed else "No workarounds are left"
+        option = fallbacks[0]
+        words = f"{why}; falling back to option {option.number} of the plan: {option.title}."
+        return _fall_to(option, words)
+    for option in fallbacks:
+        if None not in (needs, option.rate) and (option.rate or 0) >= (needs or 0):
+            words = (
+                "At this pace the run misses the deadline; switching to option"
+                f" {option.number} of the plan, which would be on time: {option.title}."
+            )
+            return _fall_to(option, words)
+    return choice
+
+
+def _leave(option: Fallback, why: str) -> RemedyChoice:
+    """Go on to the next option, as the rules of the plan say."""
+    return _fall_to(
+        option, f"{why}; going on to option {option.number} of the plan: {option.title}."
+    )
+
+
+def _fall_to(option: Fallback, why: str) -> RemedyChoice:
+    return RemedyChoice(strategy=option.strategy, fallback=option.number, why=why)
+
+
+def _joined(base: Decision, choice: RemedyChoice, history: History) -> Decision:
+    """Join what may be done at all with what the ladder proposes.
+
+    The exit code is the script's for script errors, unknown failures, and when nothing was tried;
+    it is 76 if rocsteady gave up.
+    """
+    kind = history.failure.kind if history.failure else ""
+    if choice.strategy is None:
+        gave_up = history.attempts > 1 and kind != FailureKind.UNKNOWN
+        own = kind in THE_SCRIPTS_OWN or not (gave_up or choice.person)
+        return replace(
+            base,
+            next=Next.END,
+            why=choice.why,
+            code=base.code if own else PERSON_NEEDED,
+            kind=kind,
+            exhausted=True,
+            needs_person=choice.person is not None,
+            needs_resume=False,
+            reverted=choice.reverted,
+            skipped=tuple(
+                (name, refused.why) for name, refused in choice.skipped if not refused.was_tried
+            ),
+        )
+    return base if base.ends else _taken(base, choice, history)
+
+
+def _taken(base: Decision, choice: RemedyChoice, history: History) -> Decision:
+    """Return what is done with the remedy or the option that was chosen."""
+    from_ = history.result.checkpoint
+    back = choice.remedy == CHECKPOINT_BACK and from_ is not None
+    return replace(
+        base,
+        why=choice.why,
+        strategy=choice.strategy or base.strategy,
+        remedy=choice.remedy,
+        fallback=choice.fallback,
+        waits=choice.waits,
+        reverted=choice.reverted,
+        avoid=(*base.avoid, from_) if back and from_ else base.avoid,
+    )
+
+
+def _past_checkpoint(
+    decision: Decision, base: Decision, choice: RemedyChoice | None, history: History
+) -> Decision:
+    """Get past a checkpoint by saving earlier, or give up on it, whatever the ladder says."""
+    if base.ends:
+        return decision
+    starts = history.starts
+    if starts.are_enough:
+        start = "the same checkpoint" if any(starts.checkpoint or ()) else "the beginning"
+        why = f"{len(starts.made)} tries from {start}, and none got to the next one"
+        return replace(base, next=Next.END, why=why, code=PERSON_NEEDED)
+    if history.result.batch_split is None or history.save_after is None:
+        return decision
+    exhausted = choice is not None and choice.exhausted
+    if exhausted and (history.saves_earlier or history.progressed):
+        return replace(base, why="saving earlier may let the run get past the failure")
+    return decision
+
+
+def _of_the_script(decision: Decision, history: History) -> Decision:
+    """Say what the script itself ended with, where that ends the run."""
+    crash = history.crash
+    routine = history.is_routine or (history.repeats and history.clears)
+    if crash is None or routine or not decision.ends:
+        return decision
+    unknown = crash.kind == FailureKind.UNKNOWN and not history.crashes
+    if not unknown and crash.kind not in THE_SCRIPTS_OWN:
+        return decision
+    what = what_failed(history, crash)
+    return replace(decision, why=f"{what}; not retried", kind=crash.kind, own_error=what)
+
+
+def _split_in_force(history: History, strategy: Strategy) -> BatchSplit | None:
+    """Return how the attempt that failed trained a batch; if it made no step, by an earlier."""
+    split, asked = history.split, strategy.micro_batch
+    if split is None or asked is None:
+        return split
+    return replace(split, micro_batch=min(split.micro_batch, asked))
+
+
+def _never(history: History, machine: RunMachine) -> tuple[Strategy, ...]:
+    """Return what crashed the machine, here or on an option that was given up."""
+    given_up = history.tried[: history.given_up]
+    return (
+        *machine.deadly,
+        *(e.strategy for e in given_up if e.failure.kind == FailureKind.MACHINE_WENT_DOWN),
+    )
+
+
+def _is_blamed(history: History, failure: Failure, tried: tuple[FailedAttempt, ...]) -> bool:
+    """Return whether an option that was fallen back to has brought the failure about itself."""
+    first = 0 < history.given_up == len(tried) - 1
+    return first and failure.kind in BROUGHT_ABOUT and not tried[-1].progressed
+
+
+def _known(failure: Failure) -> KnownFailure:
+    return load_failures().kinds[failure.kind]
+
+
+def _went_down() -> Failure:
+    kind = load_failures().kinds[FailureKind.MACHINE_WENT_DOWN]
+    return Failure(
+        kind=FailureKind.MACHINE_WENT_DOWN,
+        title=kind.title,
+        words=kind.words,
+        certainty=Certainty.CERTAIN,
+        fingerprint=Fingerprint(kind=FailureKind.MACHINE_WENT_DOWN),
+        seen=(),
+        sources=kind.sources,
+    )

@@ -1,0 +1,94 @@
+"""Whoever takes a run over decides what the one before would have decided, to the field."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from random import Random
+from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
+
+from rocsteady.model import Decision
+from rocsteady.run.recovery.decision import Here, decide
+from rocsteady.run.recovery.history import history_of
+from rocsteady.store.journal import Journal
+from rocsteady.store.location import find_place
+from rocsteady.store.values import Event
+from tests.run.decisions.driver import Driven
+from tests.run.decisions.histories import COUNT, Case, case
+
+if TYPE_CHECKING:
+    from tests.conftest import Recorded
+
+
+class Moment(NamedTuple):
+    """What was known, and true, when it was decided."""
+
+    events: tuple[Event, ...]
+    here: Here
+    decision: Decision
+
+
+def moments(
+    history: Case, recorded: Recorded, dice: Random | None = None
+) -> tuple[list[Moment], Driven]:
+    """Return each decision of a run; with ``dice``, the supervisor is killed now and then."""
+    driven = Driven(history, recorded.machine(history.machine), recorded.knowledge)
+    found: list[Moment] = []
+
+    def killed() -> None:
+        if dice and dice.random() < 0.5:
+            driven.history = history_of(driven.events, history.options.strategy)
+
+    with driven.clock.instead():
+        if driven.first().ends:
+            return found, driven
+        for number in range(1, len(history.endings) + 1):
+            driven.attempt(number)
+            killed()
+            here, events = driven.here(number), tuple(driven.events)
+            decision = decide(driven.history, history.options, here)
+            killed()
+            if dice:  # what was not recorded is decided again
+                assert decide(driven.history, history.options, here) == decision
+            driven.decided(number, decision)
+            killed()
+            found.append(Moment(events, here, decision))
+            if decision.ends:
+                break
+            driven.clock.now += decision.wait
+    return found, driven
+
+
+def test_who_reads_the_journal_decides_the_same(recorded: Recorded, tmp_path: Path) -> None:
+    journal = Journal(find_place(tmp_path, state=tmp_path / "state"))
+    chosen: list[tuple[str, Case, Moment]] = []
+    for number in range(COUNT):
+        history, dice = case(number), Random(number)  # noqa: S311 - nothing is secret
+        found, _ = moments(history, recorded)
+        if not found:
+            continue
+        moment = dice.choice(found)
+        run = journal.begin_run(("python",), job={}, name=f"run-{number}")
+        for event in moment.events:
+            journal.record(msgspec.structs.replace(event, run=run.id))
+        chosen.append((run.name, history, moment))
+    journal.flush()
+
+    for name, history, moment in chosen:
+        read = history_of(journal.story(name).events, history.options.strategy)
+        assert decide(read, history.options, moment.here) == moment.decision, name
+    journal.close()
+    assert len(chosen) > COUNT * 0.9
+
+
+def test_a_kill_between_deciding_recording_and_acting_changes_nothing(recorded: Recorded) -> None:
+    for number in range(COUNT):
+        history = case(number)
+        lived, first = moments(history, recorded)
+        killed, second = moments(history, recorded, Random(number))  # noqa: S311 - the same
+
+        assert [each.decision for each in killed] == [each.decision for each in lived], number
+        assert second.history.strategy == first.history.strategy
+        assert second.history.avoid == first.history.avoid
+        assert second.helped == first.helped
