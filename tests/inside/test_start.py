@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import signal
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -157,6 +158,14 @@ def test_an_error_of_ours_turns_the_heartbeat_off_and_leaves_a_note(inside: Insi
     assert inside.run(PYTHON, script) == (0, b"gradient gradient\n", b"")
     assert inside.notes() == "heartbeat is off: IndexError: tuple index out of range\n"
     assert inside.pages() == []
+
+
+def test_a_keyboard_interrupt_of_the_scripts_own_ends_it_as_without_us(inside: Inside) -> None:
+    write_torch(inside)
+    script = inside.script("import torch\nraise KeyboardInterrupt\n")
+    ends = [inside.run(PYTHON, script, watched=watched).code for watched in (False, True)]
+
+    assert ends == [-signal.SIGINT] * 2
 
 
 def test_a_refused_ptracer_leaves_a_note(inside: Inside) -> None:

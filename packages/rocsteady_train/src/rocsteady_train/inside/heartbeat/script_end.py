@@ -22,6 +22,12 @@ PASSED_OVER = "<_rocsteady_inside, passed over like importlib._bootstrap>"
 
 def install(heart: Heart) -> None:
     """Be called at the end, by each way that there is."""
+    # An import that evaluates text, as a namedtuple does, makes Python forget that it ends by ^C:
+    # so what the hook needs is there before. torch, which is about to be imported, has it too.
+    import json  # noqa: F401, PLC0415 - not at the start of a Python
+    import tokenize  # noqa: F401, PLC0415
+    import traceback  # noqa: F401, PLC0415
+
     be_first(heart)
     atexit.register(_at_end, heart, last=True)
     previous = sys.excepthook
