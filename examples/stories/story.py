@@ -204,7 +204,8 @@ class Telling:
         said = self.start(f"report {name} --format json", subprocess.PIPE).communicate()[0]
         story = json.loads(said)
         last = story["attempts"][-1]["strategy"]
-        tried = [each["what"] for each in story["decisions"] if each["what"] != "end"]
+        decisions = [each["decision"] for each in story["decisions"]]
+        tried = [each.get("remedy", "") for each in decisions if each["next"] != "end"]
         used = next((it["id"] for it in options if it["strategy"] == last), (tried or ["?"])[-1])
         self.end = f"{used}: {story['run']['outcome']}"
         if self.end not in [f"{it}: done" for it in self.story.ends.split(" or ")]:

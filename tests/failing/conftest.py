@@ -52,7 +52,7 @@ files = [{ path = "model.pt", kind = "model" }]
 
         @property
         def remedies(self) -> list[str]:
-            return [decision["what"] for decision in self.story["decisions"]]
+            return self.project.decided()
 
         def last_strategy(self) -> dict[str, Any]:
             return dict(self.story["attempts"][-1]["strategy"])

@@ -116,7 +116,7 @@ def test_bfloat16_is_tried_against_nan_only_where_float16_was_seen(
     options = ("--deny", "retry", "--also", "precision-bf16", "--max-attempts", "2")
     project.run(*options, "--", torch_python, project.script(NOT_A_NUMBER), precision)
 
-    decided = [decision["what"] for decision in project.story()["decisions"]]
+    decided = project.decided()
     assert ("precision-bf16" in decided) == (precision == "fp16"), decided
 
 

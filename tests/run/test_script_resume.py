@@ -206,7 +206,7 @@ def test_out_of_memory_makes_the_parts_smaller(training: Project, torch_python: 
     assert {each["failure"]["kind"] for each in story["failures"]} == {"oom-host"}
     parts = [each["strategy"].get("micro_batch") for each in story["attempts"]]
     assert parts == [None, None, 4, 2]
-    remedies = [each["what"] for each in story["decisions"]]
+    remedies = training.decided()
     assert remedies[1:3] == ["half-micro-batch", "half-micro-batch"]
     assert "micro_batch=2" in ended.lines("resumed")[-1]
 

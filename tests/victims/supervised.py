@@ -123,6 +123,14 @@ class Project:
         found = [line for line in told["runs"] if line["run"]["name"] == (name or self.name)]
         return dict(found[0]) if found else {}
 
+    def decided(self, name: str | None = None) -> list[str]:
+        """Return what led to each next attempt: a remedy, "option-2", "again", or "end"."""
+        decisions = [each["decision"] for each in self.story(name)["decisions"]]
+        return [
+            f"option-{each['fallback']}" if "fallback" in each else each.get("remedy", each["next"])
+            for each in decisions
+        ]
+
     def story(self, name: str | None = None) -> dict[str, Any]:
         """Return a run as ``rocsteady report --json`` has it."""
         told = self.say("report", name or self.name, "--json")

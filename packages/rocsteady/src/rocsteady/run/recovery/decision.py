@@ -6,11 +6,12 @@ resume is not started again once it has made real progress, unless that was aske
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from msgspec.structs import replace
 
-from rocsteady.doctor.knowledge.failures import Component, KnownFailure, load_failures
+from rocsteady.doctor.knowledge.failures import Component, load_failures
 from rocsteady.exit_codes import INTERRUPTED, PERSON_NEEDED, RETRY
 from rocsteady.failures.history import BROUGHT_ABOUT, made_difference
 from rocsteady.failures.ladder import RemedyChoice, choose_remedy
@@ -36,7 +37,7 @@ from rocsteady.run.recovery.backoff import in_detail, limit_of, wait_of
 from rocsteady.run.recovery.history import History
 from rocsteady.run.recovery.machine import RunMachine, is_of_gpu
 from rocsteady.store.redaction import hide_secrets
-from rocsteady.store.values import AttemptRecord, Helped
+from rocsteady.store.values import AttemptRecord, AttemptResult, Helped
 from rocsteady.system.child_end import Exit
 from rocsteady.wording import duration, plural
 
@@ -47,6 +48,31 @@ BY_SIGNAL = 128
 ASKED_BY = (2, 9, 15)  # SIGINT, SIGKILL and SIGTERM: what a run that is stopped may end by
 # Whose failures are the same with every option.
 NO_OPTION_HELPS = (Component.SCRIPT, Component.DISK, Component.NETWORK)
+# What follows where there is nothing to decide; a code of None is the script's own.
+AFTER: Mapping[Outcome, tuple[Next, str, int | None]] = {
+    Outcome.REPLACED: (Next.AGAIN, "other hosts restarted the job", PERSON_NEEDED),
+    Outcome.LEFT: (Next.AGAIN, "no option of the plan is left", PERSON_NEEDED),
+    Outcome.PLANNED: (Next.AGAIN, "restarting right after a save: the next failure is near", None),
+    Outcome.STOPPED: (Next.END, "stopped by the user", None),
+    Outcome.AT_EXIT: (
+        Next.END,
+        "the script finished but did not exit, and was terminated",
+        PERSON_NEEDED,
+    ),
+    Outcome.STARTED_OVER: (
+        Next.END,
+        (
+            "the script started over instead of resuming: {over}. It was stopped, and the files of"
+            " the run are as they were before. Run rocsteady init once"
+        ),
+        PERSON_NEEDED,
+    ),
+    Outcome.UNKILLABLE: (
+        Next.END,
+        "its processes cannot be killed, and may still hold the GPU",
+        PERSON_NEEDED,
+    ),
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -160,7 +186,8 @@ def situation_of(  # noqa: PLR0913 - what differs before the first attempt
     tried: tuple[FailedAttempt, ...],
 ) -> Situation:
     """Return all that the ladder looks at."""
-    kind, machine, seen = _known(failure), here.machine, here.machine.gpus
+    kind = load_failures().kinds[failure.kind]
+    machine, seen = here.machine, here.machine.gpus
     result = history.result
     helped = [each.remedy for each in offers(options, machine)]
     return Situation(
@@ -246,38 +273,17 @@ def stop_rule(history: History, options: RunOptions) -> StopRule | None:
     return rules.get(history.fallen_to[-1]) if history.fallen_to else options.stop
 
 
-def base_decision(  # noqa: C901, PLR0911 - one return a reason
+def base_decision(
     last: AttemptRecord, options: RunOptions, *, attempts: int, can_resume: bool
 ) -> Decision:
     """Choose between an end and the same again. Whether exit code 0 means done is not judged."""
     code = exit_code(last.outcome, Exit(code=last.exit_code, signal=last.signal))
-    if last.outcome is Outcome.REPLACED:
-        return Decision(next=Next.AGAIN, why="other hosts restarted the job", code=PERSON_NEEDED)
-    if last.outcome is Outcome.LEFT:
-        return Decision(next=Next.AGAIN, why="no option of the plan is left", code=PERSON_NEEDED)
-    if last.outcome is Outcome.PLANNED:
-        return Decision(
-            next=Next.AGAIN,
-            why="restarting right after a save: the next failure is near",
-            code=code,
-        )
-    if last.outcome is Outcome.STOPPED:
-        return Decision(next=Next.END, why="stopped by the user", code=code)
-    if last.outcome is Outcome.AT_EXIT:
-        why = "the script finished but did not exit, and was terminated"
-        return Decision(next=Next.END, why=why, code=PERSON_NEEDED)
+    if last.outcome in AFTER:
+        next_, why, ours = AFTER[last.outcome]
+        over = last.result.started_over if last.result else ""
+        return Decision(next=next_, why=why.format(over=over), code=code if ours is None else ours)
     if last.outcome is Outcome.BY_ITSELF and code == 0:
         return Decision(next=Next.END, why="the script finished", code=0)
-    if last.outcome is Outcome.STARTED_OVER:
-        over = last.result.started_over if last.result else ""
-        why = (
-            f"the script started over instead of resuming: {over}. It was stopped, and"
-            " the files of the run are as they were before. Run rocsteady init once"
-        )
-        return Decision(next=Next.END, why=why, code=PERSON_NEEDED)
-    if last.outcome is Outcome.UNKILLABLE:
-        why = "its processes cannot be killed, and may still hold the GPU"
-        return Decision(next=Next.END, why=why, code=PERSON_NEEDED)
     if last.outcome is Outcome.HUNG:
         code = RETRY if can_resume else PERSON_NEEDED
     if against := _against_another(options, attempts):
@@ -323,34 +329,24 @@ def _against_another(options: RunOptions, attempts: int) -> str:
 
 def _again(last: AttemptRecord, options: RunOptions, *, can_resume: bool, code: int) -> Decision:
     """Start it again where that costs nothing; else only if that was asked for."""
+    result = last.result or AttemptResult()
+    much = result.progress_seconds >= options.timing.precious_after.total_seconds()
+    again = Decision(next=Next.AGAIN, why="", code=code)
     if can_resume:
-        return Decision(
-            next=Next.AGAIN, why="retrying without changes from the last checkpoint", code=code
-        )
-    result = last.result
-    precious, cut_off = False, False
-    if result is not None:
-        cut_off = result.all_cut_off
-        precious = result.progress_seconds >= options.timing.precious_after.total_seconds()
-        precious = precious or (result.wrote_checkpoint and not cut_off)
-    if not precious:
-        return Decision(
-            next=Next.AGAIN, why="retrying without changes; little progress can be lost", code=code
-        )
+        return replace(again, why="retrying without changes from the last checkpoint")
+    if not much and (result.all_cut_off or not result.wrote_checkpoint):
+        return replace(again, why="retrying without changes; little progress can be lost")
     if options.from_scratch:
-        return Decision(
-            next=Next.AGAIN_FROM_SCRATCH,
-            why="retrying without changes from the beginning",
-            code=code,
-        )
+        why = "retrying without changes from the beginning"
+        return replace(again, next=Next.AGAIN_FROM_SCRATCH, why=why)
     why = "found no way to resume, and a restart would lose its progress"
-    if cut_off:
+    if result.all_cut_off:
         why = "no checkpoint of the run is whole, and a restart would start from the beginning"
     elif options.ranks is not None:
         why += (
             "; if it loads its checkpoint when it is restarted, add --max-restarts 100 to torchrun"
         )
-    return Decision(next=Next.END, why=why, code=code, needs_resume=options.ranks is None)
+    return replace(again, next=Next.END, why=why, needs_resume=options.ranks is None)
 
 
 def _proposal(
@@ -522,10 +518,6 @@ def _is_blamed(history: History, failure: Failure, tried: tuple[FailedAttempt, .
     """Return whether an option that was fallen back to has brought the failure about itself."""
     first = 0 < history.given_up == len(tried) - 1
     return first and failure.kind in BROUGHT_ABOUT and not tried[-1].progressed
-
-
-def _known(failure: Failure) -> KnownFailure:
-    return load_failures().kinds[failure.kind]
 
 
 def _went_down() -> Failure:
