@@ -57,7 +57,7 @@ def write(project: Path, runs: int, attempts: int) -> None:
                 )
             )
             journal.record(DecisionRecord(run=run, attempt=number, decision=AGAIN, at=now))
-        journal.end_run(run, RunOutcome.DONE)
+        journal.end_run(journal.runs()[0].run, RunOutcome.DONE)
         journal.flush(timedelta(seconds=60))
     journal.close()
 

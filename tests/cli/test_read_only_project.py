@@ -70,7 +70,7 @@ def record(project: Project, name: str) -> None:
     journal = Journal(find_place(project.folder, state=project.state))
     job = Job(command=("true",))
     run = journal.begin_run(job.command, job=job, strategy=Strategy(), name=name)
-    journal.end_run(run.id, RunOutcome.NOT_DONE)
+    journal.end_run(run, RunOutcome.NOT_DONE)
     assert journal.close()
 
 

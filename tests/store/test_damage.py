@@ -51,7 +51,7 @@ def place(tmp_path: Path) -> Place:
     journal.record(NamedFailure(run=run, attempt=1, failure=failure, evidence="", at=now))
     journal.intend(IntentKind.START, "train.py", run=run, attempt=1)
     journal.progressed(run, 1, Sample(at=now, step=3, verdict=RunState.HEALTHY, quiet=0.0))
-    journal.end_run(run, RunOutcome.NOT_DONE)
+    journal.end_run(journal.runs()[0].run, RunOutcome.NOT_DONE)
     assert journal.close()
     return place
 

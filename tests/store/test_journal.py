@@ -4,6 +4,7 @@ import os
 import sqlite3
 import sys
 from collections.abc import Callable
+from datetime import timedelta
 from pathlib import Path
 
 import msgspec
@@ -141,7 +142,7 @@ def test_the_story_of_a_run_comes_back_as_it_was_written(open_journal: OpenJourn
     train(journal, run.id, 2, 1211.0, range(80, 151))
     with journal.intend(IntentKind.KILL, "the tree", run=run.id, attempt=2):
         pass
-    journal.end_run(run.id, RunOutcome.DONE)
+    journal.end_run(run, RunOutcome.DONE)
     journal.flush()
     story = journal.story("calm-otter")
 
@@ -322,7 +323,7 @@ def test_a_run_is_where_its_last_attempt_is(journal: Journal) -> None:
     run = begin(journal, "calm-otter")
     train(journal, run.id, 1, 1000.0, range(100, 110))
     train(journal, run.id, 2, 1012.0, range(100, 105))
-    journal.end_run(run.id, RunOutcome.DONE)
+    journal.end_run(run, RunOutcome.DONE)
     journal.flush()
 
     (line,) = journal.runs()
@@ -374,7 +375,7 @@ def test_a_second_run_with_the_same_command_is_refused_and_the_first_is_named(
     open_journal: OpenJournal,
 ) -> None:
     first, second = open_journal(), open_journal()
-    begin(first, "calm-otter")
+    begun = begin(first, "calm-otter")
     other = this_process()
     ours = msgspec.structs.replace(other, process=f"{other.process}0")  # as of another process
     second.here = ours
@@ -383,7 +384,7 @@ def test_a_second_run_with_the_same_command_is_refused_and_the_first_is_named(
         second.begin_run(COMMAND, job={}, strategy=Strategy(), alone=True)
     second.begin_run((*COMMAND, "--small"), job={}, strategy=Strategy(), alone=True)
     second.begin_run(COMMAND, job={}, strategy=Strategy())
-    first.end_run(1, RunOutcome.DONE)
+    first.end_run(begun, RunOutcome.DONE)
     first.flush()
     second.begin_run(COMMAND, job={}, strategy=Strategy(), alone=True)
 
@@ -402,3 +403,23 @@ def test_a_run_that_has_made_all_its_steps_or_starts_again_is_not_stalled(
     journal.flush()
 
     assert [line.stalled for line in journal.runs()] == [False, False]
+
+
+def test_a_run_that_ended_on_a_full_disk_has_ended(
+    open_journal: OpenJournal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "home"))
+    journal = open_journal()
+    run = journal.begin_run(COMMAND, job={}, strategy=Strategy(), name="calm-otter")
+    journal._writer.now(
+        lambda full: full.execute("PRAGMA max_page_count = 1"), timedelta(seconds=9)
+    )
+    for _ in range(20):
+        journal.record(MessageRecord(run=run.id, text="x" * 4000, at=1.0))
+    journal.end_run(run, RunOutcome.DONE)
+    written = journal.close()
+
+    later = open_journal()
+    (line,), story = later.runs(), later.story("calm-otter")
+    assert (written, line.run.outcome, story.run.outcome) == (False, *[RunOutcome.DONE] * 2)
+    assert story.unrecorded_since == run.started

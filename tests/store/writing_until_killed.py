@@ -29,7 +29,7 @@ def main(project: Path, state: Path, rounds: int) -> None:
         os.write(1, f"+ {number}\n".encode())
         intent.end()
         os.write(1, f"- {number}\n".encode())
-    journal.end_run(run.id, RunOutcome.DONE)
+    journal.end_run(run, RunOutcome.DONE)
     journal.close()
 
 

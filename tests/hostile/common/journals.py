@@ -80,7 +80,7 @@ def write_journal(project: Path, texts: Sequence[str], options: Sequence[str] = 
             )
         )
         journal.intend(IntentKind.START, some[0], run=run.id, attempt=1)
-        journal.end_run(run.id, RunOutcome.NOT_DONE)
+        journal.end_run(run, RunOutcome.NOT_DONE)
     finally:
         assert journal.close()
 

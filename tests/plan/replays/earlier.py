@@ -83,7 +83,7 @@ def leave_runs(folder: Path, state: Path, *attempts: Earlier) -> None:
                     at=began + number,
                 )
             )
-        journal.end_run(run.id, RunOutcome.STOPPED)
+        journal.end_run(run, RunOutcome.STOPPED)
     assert journal.close()
     assert memory.close()
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Sequence
+from datetime import datetime
 from enum import Enum
 
 import msgspec
@@ -462,6 +463,9 @@ def _trouble_in_short(record: RunRecord, attempts: Sequence[AttemptStory]) -> st
         verb, _, where = what.partition(" ")
         colon = ":" * verb.endswith(":")
         said.append(f"It {verb.removesuffix(':')}{again}{colon} {where}".rstrip() + ".")
+    if record.unrecorded_since is not None:
+        since = datetime.fromtimestamp(record.unrecorded_since).astimezone()
+        said.append(f"It was not recorded from {since:%H:%M} on.")
     if not said:
         return "Nothing went wrong."
     last = attempts[-1]

@@ -238,7 +238,7 @@ class Supervisor:
 
     def _end(self) -> None:
         self.outcome = self.outcome or RunOutcome.SUPERVISOR_FAILED
-        self._journal.end_run(self._spec.run.id, self.outcome)
+        self._journal.end_run(self._spec.run, self.outcome)
         self._notices.ended(self.outcome)
 
     def _make_attempts(self, first: int, run_end: RunEnd) -> tuple[int, RunOutcome]:

@@ -93,7 +93,7 @@ class StopDeadline:
     def _leave(self) -> None:
         """Record that the run was stopped, and give the terminal back."""
         self._announcer.say("stopped. The supervisor did not respond in time and was killed too.")
-        self._journal.end_run(self._run.id, RunOutcome.STOPPED)
+        self._journal.end_run(self._run, RunOutcome.STOPPED)
         self._journal.close(RECORD_WITHIN)
         if (child := self._child) is not None:
             child.close()

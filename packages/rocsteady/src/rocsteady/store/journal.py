@@ -19,6 +19,7 @@ import sqlite3
 import time
 from collections.abc import Callable, Iterator, Mapping
 from datetime import timedelta
+from pathlib import Path
 from types import TracebackType
 from typing import final
 
@@ -27,6 +28,7 @@ import msgspec
 from rocsteady.errors import DamagedJournalError, JournalError, NotRecordedError
 from rocsteady.model import IntentKind, RunOutcome, Strategy, Value
 from rocsteady.store import database, queries
+from rocsteady.store.account_records import keep, kept
 from rocsteady.store.database import Work, insert, put, select
 from rocsteady.store.identity import Identity, is_alive, this_process
 from rocsteady.store.location import RUNS, Place, make_run_folder
@@ -37,6 +39,7 @@ from rocsteady.store.values import (
     Event,
     Fate,
     Intent,
+    KeptEnd,
     MessageRecord,
     Run,
     RunLine,
@@ -101,6 +104,7 @@ class Journal:
         self._intend_within = intend_within
         self._meters: dict[tuple[int, int], Meter] = {}
         self._aged: dict[int, float] = {}
+        self._ends: dict[Path, KeptEnd] = {}
         self._writer = JournalWriter(
             self._connect, place.database.parent, loss_entry=self._loss_entry
         )
@@ -145,9 +149,11 @@ class Journal:
         folder = make_run_folder(self.place.folder, run.name)
         return msgspec.structs.replace(run, folder=str(folder))  # to the byte
 
-    def end_run(self, run: int, outcome: RunOutcome) -> None:
-        columns = (self._clock(), outcome.value, run)
-        self._flush_meters(run)
+    def end_run(self, run: Run, outcome: RunOutcome) -> None:
+        end = KeptEnd(process=run.process, ended=self._clock(), outcome=outcome)
+        self._ends[self.place.folder / RUNS / run.name] = end
+        columns = (end.ended, outcome.value, run.id)
+        self._flush_meters(run.id)
         self._writer.put(
             lambda connection: connection.execute(
                 "UPDATE runs SET ended = ?, outcome = ? WHERE id = ?", columns
@@ -233,13 +239,27 @@ class Journal:
 
     def runs(self) -> tuple[RunLine, ...]:
         with self._reader() as connection:
-            return queries.run_lines(connection, self.here, self._clock()) if connection else ()
+            if connection is None:
+                return ()
+            lines = queries.run_lines(connection, self.here, self._clock())
+        return tuple(msgspec.structs.replace(line, run=self._ended(line.run)) for line in lines)
 
     def story(self, name: str) -> RunRecord:
         with self._reader() as connection:
             if connection is None:
                 raise JournalError(f"there is no run {name!r}: nothing was run here yet")
-            return queries.story(connection, name)
+            story = queries.story(connection, name)
+        run = self._ended(story.run)
+        seen = (each.last_progress or each.start for each in story.progress)
+        since = None if run is story.run else max(seen, default=run.started)
+        return msgspec.structs.replace(story, run=run, unrecorded_since=since)
+
+    def _ended(self, run: Run) -> Run:
+        """Return a run as it ended, also if that could not be written into the journal."""
+        end = None if run.ended else kept(KeptEnd, self.place.folder / RUNS / run.name)
+        if end is None or end.process != run.process:
+            return run
+        return msgspec.structs.replace(run, ended=end.ended, outcome=end.outcome)
 
     def attempt_of(self, intent: Intent) -> tuple[Run, AttemptRecord] | None:
         """Return the attempt that an intent belongs to, if both were written down."""
@@ -263,7 +283,11 @@ class Journal:
         """Write what is left, for no longer than promised. False: some of it is lost."""
         for run in {run for run, _ in self._meters}:
             self._flush_meters(run)
-        return self._writer.close(within)
+        written = self._writer.close(within)
+        if self._writer.trouble:  # a full disk, say; the account's may have room
+            for records, end in self._ends.items():
+                keep(end, records)
+        return written
 
     def _connect(self, *, doubtful: bool) -> sqlite3.Connection:
         path, wal = self.place.database, self.place.wal

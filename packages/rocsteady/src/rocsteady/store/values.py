@@ -72,6 +72,14 @@ class AttemptResult(Value, frozen=True, kw_only=True, omit_defaults=True):
     batch_split: BatchSplit | None = None
 
 
+class KeptEnd(Value, frozen=True, kw_only=True):
+    """How a run ended, as its account keeps it: the disk of the journal may be full."""
+
+    process: str  # that ended it
+    ended: float
+    outcome: RunOutcome
+
+
 class AttemptRecord(Value, frozen=True, kw_only=True):
     """One launch. Recorded when it starts, and again, whole, when it ends."""
 
@@ -238,6 +246,7 @@ class RunRecord(Value, frozen=True, kw_only=True):
     seconds_lost: float
     deadline: float | None = None
     forecast: Forecast | None = None
+    unrecorded_since: float | None = None  # its end is known, and what came before it is not
 
     @property
     def events(self) -> tuple[Event, ...]:
