@@ -256,3 +256,23 @@ def test_a_number_that_is_none_is_said_in_plain_words(cli: Rocsteady) -> None:
 
     assert wrong.code == 2
     assert "range" not in wrong.err
+
+
+@pytest.mark.parametrize("error", ["MemoryError()", 'RuntimeError("can\'t start new thread")'])
+def test_what_is_exhausted_is_no_bug(cli: Rocsteady, error: str) -> None:
+    program = (
+        "from rocsteady.cli import main\n"
+        f"def fail(**_): raise {error}\n"
+        "main.rocsteady.main = fail\n"
+        "main.main()\n"
+    )
+    ended = subprocess.run(
+        [sys.executable, "-c", program],
+        capture_output=True, check=False, text=True, env=cli.environment,
+    )  # fmt: skip
+
+    assert (ended.returncode, "ulimit -u" in ended.stderr, "bug" in ended.stderr) == (
+        3,
+        True,
+        False,
+    )

@@ -50,6 +50,7 @@ COMMANDS = tuple(name for group in GROUPS.values() for name in group)
 STOPPING = ("stop",)  # never suggested for a mistyped name
 NOT_ON_WINDOWS = {"probe", "init", "plan", "run", "drill", "watch", "stop"}
 ERROR, USAGE, COULD_NOT_EXAMINE = 1, 2, 3
+NO_THREAD = ("can't start new thread",)  # of a RuntimeError: Python has no type for it
 NO_BREAK = "\N{NON-BREAKING HYPHEN}"
 
 
@@ -177,8 +178,11 @@ def main() -> NoReturn:
     except RocsteadyError as error:
         tell(f"error: {error}")
         sys.exit(_code(error))
-    except Exception:  # noqa: BLE001 - the edge: a bug becomes a report that can be pasted
-        _report_bug()
+    except Exception as error:  # noqa: BLE001 - the edge: a bug becomes a report that can be pasted
+        if isinstance(error, MemoryError) or error.args == NO_THREAD:
+            tell("error: no memory, processes or threads are left here: ulimit -v, ulimit -u")
+        else:
+            _report_bug()
         sys.exit(COULD_NOT_EXAMINE)
 
 
