@@ -158,7 +158,14 @@ class RunLauncher:
         attempts = tuple(
             replace(each, strategy=believed(each.strategy, chosen)) for each in earlier.attempts
         )
-        return run, replace(earlier, attempts=attempts)
+        decisions = tuple(
+            replace(
+                row,
+                decision=replace(row.decision, strategy=believed(row.decision.strategy, chosen)),
+            )
+            for row in earlier.decisions
+        )
+        return run, replace(earlier, attempts=attempts, decisions=decisions)
 
 
 def _load_knowledge() -> None:

@@ -74,11 +74,13 @@ def ask_about_run(run: Run, journal: Journal, memory: Memory, *, yes: bool) -> N
     place = journal.place
     if knows_run(run, place, memory):
         return
-    attempts = journal.story(run.name).attempts
-    strategy = believed(attempts[-1].strategy, (run.strategy,)) if attempts else Strategy()
+    story = journal.story(run.name)
+    strategies = [each.strategy for each in story.attempts[-1:]]
+    strategies += [each.decision.strategy for each in story.decisions[-1:]]
+    strategies = [believed(each, (run.strategy,)) for each in strategies]
     resume = run.job.get("resume")
     job_variables = resume.get("environment") if isinstance(resume, dict) else None
-    for name in (*strategy.variables, *(job_variables or ())):
+    for name in (*(n for each in strategies for n in each.variables), *(job_variables or ())):
         if LOADS_CODE.fullmatch(name):
             raise RocsteadyError(
                 f"{run.name} was not started: its journal sets {name}, and this account has no"
@@ -87,8 +89,9 @@ def ask_about_run(run: Run, journal: Journal, memory: Memory, *, yes: bool) -> N
     if not yes:
         tell(f"rocsteady: {run.name}: this account has no record of this run. Its journal says:")
         tell(f"command: {shlex.join(run.command)}\njob: {json_text(run.job).rstrip()}")
-        if strategy != Strategy():
-            tell(f"strategy: {json_text(strategy).rstrip()}")
+        for strategy in strategies:
+            if strategy != Strategy():
+                tell(f"strategy: {json_text(strategy).rstrip()}")
         not_run = RocsteadyError(f"{run.name} was not started. Read its command, then use --yes.")
         if not sys.stdin.isatty() or not click.confirm("Run it?", err=True):
             raise not_run
