@@ -28,7 +28,7 @@ from rocsteady.errors import (
 from rocsteady.exit_codes import PERSON_NEEDED, RETRY
 from rocsteady.failures.difference import describe_changes
 from rocsteady.hangs.heartbeat_pages import Resumes
-from rocsteady.model import Decision, IntentKind, Next, Outcome, RunOutcome, Strategy
+from rocsteady.model import Decision, FailureKind, IntentKind, Outcome, RunOutcome, Strategy
 from rocsteady.run.attempt.attempt import Attempt
 from rocsteady.run.attempt.attempt_end import AttemptEnd, is_failure
 from rocsteady.run.attempt.injection import Injection, inject, remove, sweep
@@ -56,6 +56,7 @@ from rocsteady.run.recovery.decision import (
     decide,
     first_decision,
     gives_up,
+    go_on,
     in_force,
     offers,
     same_again,
@@ -268,14 +269,7 @@ class Supervisor:
             if not left.ends:  # somebody has begun anew what would have ended
                 decision = left
                 self._take(number, left)
-        plain = Decision(
-            next=Next.AGAIN,
-            why="",
-            strategy=history.strategy,
-            remedy=history.remedy,
-            avoid=history.avoid,
-        )
-        agreed = self._agreement.start(plain, history)
+        agreed = self._agreement.start(go_on(history), history)
         if agreed.host is not None:
             self._take(number, agreed)
             failed = plural(len(agreed.tried or ()), "failure")
@@ -318,8 +312,10 @@ class Supervisor:
         gone = checkpoints.gone
         if gone is None or self._stop_requests.stop:
             return decision
-        decision = gives_up(f"{gone} is gone", history, self._options, self._review.here)
-        self._take(number, decision, end)
+        ours = self._review.in_allocation
+        decision = gives_up(f"{gone} is gone", history, self._options, in_allocation=ours)
+        decision = msgspec.structs.replace(decision, kind=FailureKind.STORAGE_UNAVAILABLE)
+        self._records.decided(number, decision)
         return decision
 
     def _begin(self, first: int) -> str:

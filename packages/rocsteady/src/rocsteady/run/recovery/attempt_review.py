@@ -50,19 +50,20 @@ class AttemptReview:
         self._spec, self._options, self._services = spec, options, services
         self._announcer, self._checkpoints = services.announcer, checkpoints
         self._machine, self._deadline_monitor = machine, deadline_monitor
+        self.in_allocation = any(name in services.environment for name in SCHEDULERS)
         self.drives = Drives(spec.folder, lambda: checkpoints.gone)
 
     @property
     def here(self) -> Here:
         """What is true now."""
-        gone, environment = self._checkpoints.gone, self._services.environment
+        gone = self._checkpoints.gone
         return Here(
             machine=self._machine,
             now=time.time(),
             can_resume=self._checkpoints.can_resume,
             checkpoints=len(tuple(islice(self._checkpoints.whole(), 2))),
             gone=str(gone) if gone else "",
-            in_allocation=any(name in environment for name in SCHEDULERS),
+            in_allocation=self.in_allocation,
             due=self._deadline_monitor.due,
             needs=self._deadline_monitor.needs(),
         )
@@ -114,7 +115,7 @@ class AttemptReview:
         """Announce what is waited for, once."""
         if not decision.waits or not decision.wait or decision.announced:
             return
-        limit = limit_of(history, self._options, in_allocation=self.here.in_allocation)
+        limit = limit_of(history, self._options, in_allocation=self.in_allocation)
         failure = history.failure
         kind = load_failures().kinds.get(failure.kind) if failure else None
         self._announcer.show(

@@ -111,7 +111,7 @@ def decide(history: History, options: RunOptions, here: Here) -> Decision:
     if choice is None or not (decision.waits or (gave_up and not decision.ends)):
         decision = _past_checkpoint(decision, base, choice, history)
     elif gave_up:
-        decision = gives_up(gave_up, history, options, here)
+        decision = gives_up(gave_up, history, options, in_allocation=here.in_allocation)
     decision = _of_the_script(decision, history)
     if decision.ends:
         return decision
@@ -126,17 +126,20 @@ def decide(history: History, options: RunOptions, here: Here) -> Decision:
 def same_again(history: History, options: RunOptions, *, can_resume: bool) -> Decision:
     """Decide without asking what could be changed."""
     if (last := history.last) is None:
-        return Decision(next=Next.AGAIN, why="", strategy=history.strategy, avoid=history.avoid)
+        return go_on(history)
     base = base_decision(last, options, attempts=history.attempts, can_resume=can_resume)
     return replace(base, strategy=history.strategy, avoid=history.avoid)
 
 
+def go_on(history: History) -> Decision:
+    """Return what was decided before: a supervisor begins with it."""
+    strategy, remedy, avoid = history.strategy, history.remedy, history.avoid
+    return Decision(next=Next.AGAIN, why="", strategy=strategy, remedy=remedy, avoid=avoid)
+
+
 def first_decision(history: History, options: RunOptions, here: Here) -> Decision:
     """Decide what a supervisor begins with; what took the machine down is not started again."""
-    begins = Decision(
-        next=Next.AGAIN, why="", strategy=history.strategy, remedy=history.remedy,
-        avoid=history.avoid,
-    )  # fmt: skip
+    begins = go_on(history)
     if options.start_with:
         strategy = here.machine.asked_for(options.start_with)
         begins = replace(
@@ -163,13 +166,13 @@ def first_decision(history: History, options: RunOptions, here: Here) -> Decisio
     return replace(_taken(begins, choice, history), crashed=crashed, asked=False)
 
 
-def gives_up(title: str, history: History, options: RunOptions, here: Here) -> Decision:
+def gives_up(title: str, history: History, options: RunOptions, *, in_allocation: bool) -> Decision:
     """Return the end of a run that has waited for long enough."""
-    limit = limit_of(history, options, in_allocation=here.in_allocation)
+    limit = limit_of(history, options, in_allocation=in_allocation)
     return Decision(
         next=Next.END,
         why=f"{title}, and no progress for {duration(limit.total_seconds())}",
-        code=RETRY if here.in_allocation else PERSON_NEEDED,
+        code=RETRY if in_allocation else PERSON_NEEDED,
         kind=history.failure.kind if history.failure else "",
         strategy=history.strategy,
         avoid=history.avoid,
