@@ -193,7 +193,7 @@ def test_a_bug_ends_in_a_report_and_code_3(tmp_path: Path) -> None:
     )
 
     assert ended.returncode == 3
-    assert "bug in rocsteady" in ended.stderr
+    assert "internal error" in ended.stderr
     assert "ZeroDivisionError" in ended.stderr
     assert __version__ in ended.stderr
 

@@ -268,7 +268,7 @@ def test_a_host_that_waits_for_the_others_asks_seldom_and_says_so() -> None:
 
     assert sum(job.store.asked.values()) < 3600
     assert [text.split(".")[0] for text in said] == [
-        f"the ranks of this host have waited for other hosts for {SAY_AFTER:.0f} s"
+        f"ranks here have been waiting for other hosts for {SAY_AFTER:.0f} s"
     ]
 
 

@@ -140,7 +140,7 @@ def test_a_script_that_adds_rows_is_not_restarted_without_a_word(
     said = "\n".join(ended.said)
     assert len(ended.lines("retrying")) == 1
     assert re.search(r"1 file written by the run was backed up to \S+/aside-1: rows.csv\.", said)
-    assert "What the script appends to them will be in them twice." in said
+    assert "Lines that the script appends to them may be duplicated." in said
     aside = hurried.folder / ".rocsteady" / "runs" / hurried.name / "aside-1" / "rows.csv"
     assert aside.read_text() == "a row\n" * 20
 

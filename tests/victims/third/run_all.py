@@ -170,7 +170,7 @@ def run(one, options):
         hung = [each for each in incidents if each["verdict"] == "hung"]
         result["attempts"] = len(report.get("attempts", []))
         result["verdicts"] = [each["verdict"] for each in incidents]
-        result["withdrawn"] = text.count("not hung after all")
+        result["withdrawn"] = text.count("false alarm")
         result["hooks"] = "hooks were not loaded" not in text
         found = (hung or incidents or [{}])[0]
         result["place"] = found.get("place")

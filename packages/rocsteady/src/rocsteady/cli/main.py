@@ -208,7 +208,7 @@ def _report_bug() -> None:
 
     trace = traceback.format_exc()
     lines = (
-        "rocsteady: this is a bug in rocsteady; nothing was changed. Please report it with this:",
+        "rocsteady: internal error. Please report it with the text below:",
         f"rocsteady {__version__}, Python {platform.python_version()}, {platform.platform()}",
         trace.replace(str(Path.home()), "~"),
     )

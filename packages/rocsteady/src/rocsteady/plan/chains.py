@@ -5,7 +5,7 @@ slower at the end of it than what comes after it would be. Otherwise it is kept.
 computed exactly, over every combination of how fast its options may be and whether they work.
 
 A link is kept only if it ends no later than the rest of the chain is expected to take from the
-start. So a chain is expected to end no later than its rest would, by more than the time limit.
+start. A chain therefore loses at most its time limits against its last option.
 """
 
 from __future__ import annotations

@@ -132,7 +132,7 @@ def _setup_rests_on(option: OtherOption) -> tuple[str, ...]:
     if option.setup is None:
         return (f"set-up time unknown; {UNKNOWN_SETUP / 60:.0f} h assumed",)
     if option.setup_by.startswith("field-note"):
-        return ("set-up time from one write-up of 2025; not measured",)
+        return ("set-up time: one report from 2025",)
     return ()
 
 

@@ -175,10 +175,10 @@ class Planner:
         self.not_tried.append(replace(option, basis=Basis.NOT_TRIED, rests_on=(why,)))
 
     def _counts(self, result: TrialResult, option: Option) -> bool:
-        """Whether an attempt says something that no other trial says better.
+        """Whether an attempt counts as a measurement of its strategy.
 
-        A remedy may have had no time. What a run shows that remedies have taken to the CPU, or that
-        only unsets harmful variables, a trial of its own shows.
+        Not if another trial measures that directly (CPU, harmful variables unset), nor if a remedy
+        had no time to work or fail.
         """
         if result.strategy == option.strategy:
             return True

@@ -359,7 +359,7 @@ def observation(result: TrialResult, way: str, *, software: str, at: float) -> O
 
 
 def last_of_each_strategy(results: Iterable[TrialResult]) -> list[TrialResult]:
-    """Return the last of each strategy; one that was cut short says nothing against a failure."""
+    """Return the last result per strategy; a truncated trial does not replace an earlier one."""
     last: list[TrialResult] = []
     for result in results:
         same = [number for number, each in enumerate(last) if each.strategy == result.strategy]

@@ -471,8 +471,8 @@ def _trouble_in_short(record: RunRecord, attempts: Sequence[AttemptStory]) -> st
     last = attempts[-1]
     changed = ""
     if last.settings != UNCHANGED and last.goes_on:
-        vain = "" if _helped(record) else ", but made no more steps at a time than before"
-        changed = f"It went on with {last.settings}{vain}. "
+        vain = "" if _helped(record) else ", which did not help"
+        changed = f"It continued with {last.settings}{vain}. "
     lost = f"This cost {duration(record.seconds_lost)}." * (record.seconds_lost > 0)
     return f"{' '.join(said)} {changed}{lost}".rstrip()
 

@@ -373,7 +373,7 @@ class Supervisor:
         else:
             if put_back(self._spec.folder, self._spec.records, first_attempt(self._spec.earlier)):
                 self._announcer.say(
-                    "the last restart was not seen to resume; its changes were undone."
+                    "could not confirm that the last restart resumed; undid its changes."
                 )
             for line in self._checkpoints.take_stock():
                 self._announcer.say(line)
@@ -430,7 +430,7 @@ class Supervisor:
             self._announcer.show(event)
 
     def _try_out(self, checkpoint: Checkpoint | None) -> ResumeTrial | None:
-        """Make the first restart by a way that was only read from the script cost nothing."""
+        """Back up outputs before the first restart whose resume method is only a guess."""
         if checkpoint is None or not self._checkpoints.is_unproven:
             return None
         within = self._options.timing.resume_trial

@@ -61,13 +61,13 @@ class Observer:
         return launch
 
     def started(self, run: ObservedRun) -> None:
-        """Know that an attempt has started."""
+        """React to the start of an attempt."""
 
     def ticked(self, run: ObservedRun) -> None:
-        """Look at the run, again and again; in a thread of its own."""
+        """Look at the run, again and again, in a thread of its own."""
 
     def ended(self, run: ObservedRun, end: AttemptEnd) -> None:
-        """Know how an attempt ended. Its pages are still there."""
+        """React to the end of an attempt, whose pages are still there."""
 
 
 @contextmanager

@@ -219,7 +219,7 @@ def _patience(event: Quiet) -> str:
     if verdict.apart:
         return "left alone until all hosts are stuck"
     if verdict.limit is None:
-        return "left alone: its work cannot be seen"
+        return "not stopped: its progress cannot be observed"
     return f"left alone for {duration(verdict.limit)} (--hang-after)"
 
 

@@ -293,7 +293,7 @@ def _unknown(name: str, known: Variable | None, rules: _Rules) -> VariableReason
     if name.startswith(UNSEEN):
         text = "Unknown variable; not every component that could read it was examined."
     else:
-        text = "Not in any of the ROCm libraries that were examined."
+        text = "No ROCm library that was checked contains this name."
     return VariableReason(effect=Effect.UNKNOWN, text=text + meant)
 
 

@@ -447,7 +447,7 @@ class _Graph:
         for pid in sorted(pids):
             process = self._processes[pid]
             if not process.python:
-                yield f"process {pid} is {process.name}, whose own alarm could end it"
+                yield f"process {pid} ({process.name}) may have its own alarm"
             main = members.get((pid, pid))
             if main and is_torchs(main.thread.frames):
                 continue

@@ -64,11 +64,11 @@ class VerdictMessages:
         return verdict.condition is RunState.HEALTHY and verdict.quiet >= WORTH_NOTING
 
     def withdrawn(self) -> None:
-        """Announce that a verdict did not hold."""
+        """Announce that the final check refuted a hang."""
         self._inspecting, self._said = False, None
         self._announcer.say(
-            "not hung after all: the last check before stopping it did not confirm the hang."
-            " It goes on, and rocsteady waits longer from now on."
+            "false alarm: the final check did not confirm the hang. The run continues;"
+            " rocsteady will wait longer next time."
         )
 
     def loss(self, heartbeats: Sequence[Heartbeat], before: int) -> None:

@@ -65,7 +65,7 @@ class StartsAt(Enum):
 
 
 class Steps(Value, frozen=True, kw_only=True):
-    """The steps that an attempt does not have to make."""
+    """An estimate of the step at which a checkpoint was written."""
 
     least: int = 0
     most: int = 0
@@ -400,9 +400,10 @@ class Checkpoints:
         )
 
     def _complete(self, paths: Sequence[Path]) -> tuple[str, ...]:
-        """Return what a whole checkpoint has; with a job file, if any of these has it.
+        """Return the file patterns that a complete checkpoint must have.
 
-        A script that imports a known library may write checkpoints of its own.
+        Where no method was found, those that no checkpoint here has do not count: a script that
+        imports a known library may write checkpoints of its own.
         """
         if self.method.how is not How.UNKNOWN:
             return self.method.complete

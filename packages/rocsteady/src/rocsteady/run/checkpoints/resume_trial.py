@@ -137,7 +137,7 @@ class ResumeTrial:
 
     def ended(self, read: CheckpointRead | None, *, steps: bool) -> None:
         """Judge an attempt that ended before anything was certain."""
-        self._began = float("inf")  # if it may have gone on, what it wrote is left as it is
+        self._began = float("inf")  # it may have resumed: do not undo its files
         self.seen(0.0, (), read)
         if not self.proven and not self.started_over and steps:
             self.started_over = "it made steps without reading a checkpoint"

@@ -137,8 +137,8 @@ class JobHang:
         if not self._said and waited >= SAY_AFTER:
             self._said = True
             self._announcer.say(
-                f"the ranks of this host have waited for other hosts for {duration(waited)}. Those"
-                " hosts have not reported that they are stuck too, so rocsteady only observes."
+                f"ranks here have been waiting for other hosts for {duration(waited)}. Not"
+                " stopping: those hosts have not reported a hang."
             )
         longest = self._patience.hang_after or self._patience.works_after
         return self._part is Part.PROVEN and verdict.quiet >= longest.total_seconds()

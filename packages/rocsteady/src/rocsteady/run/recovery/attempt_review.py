@@ -161,7 +161,7 @@ class AttemptReview:
             self._announcer.show(event)
 
     def _announce_starts(self, history: History) -> None:
-        """Announce that it is saved earlier, and by which option the fault may be avoided."""
+        """Announce earlier saves, and the option that changes the order of the data."""
         if history.saved_after is None and (history.saves_earlier or history.starts.are_enough):
             self._offer_seed()
         if history.saves_earlier and history.saves_on_request and not history.starts.are_enough:
@@ -189,11 +189,11 @@ class AttemptReview:
         )
 
     def _offer_seed(self) -> None:
-        """Name the option by which a fault that depends on the order of the data may be avoided."""
+        """Name the option that changes the order of the data."""
         job, folder = self._checkpoints.job, self._checkpoints.folder
         if option := seed_option(job.command, folder):
             self._announcer.say(
-                f"if the data or its order causes this, another value of {option} may avoid it."
+                f"if a particular batch causes this, try another {option}."
                 " rocsteady does not change it on its own."
             )
 

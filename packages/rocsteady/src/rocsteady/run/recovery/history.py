@@ -185,8 +185,8 @@ class History:
     def _came_further(self, attempt: AttemptRecord, result: AttemptResult) -> bool:
         """Return whether an attempt came further than all before it.
 
-        The script's own count tells, or a checkpoint that none before it began with, if it saved
-        another: steps that were made over again are none.
+        That is a higher step of its own count, or a start from another checkpoint than all before
+        it and a save. Repeated steps are not progress.
         """
         further = self._furthest.passes(result.own_step, result.own_counts)
         if result.start and result.saves and not result.started_over:

@@ -116,7 +116,7 @@ class Restart:
             tell, self._told_of_copies = self._announcer.say, True
         tell(
             f"{count} written by the run {verb} {copied}: {names}."
-            " What the script appends to them will be in them twice."
+            " Lines that the script appends to them may be duplicated."
         )
 
     def _sleep(self, seconds: float, cleared: Callable[[], bool]) -> None:

@@ -92,7 +92,7 @@ class Announcer:
 
     def bug(self, effect: str, error: Exception) -> None:
         """Announce that a part of rocsteady failed, and what that costs."""
-        self.say(f"this is a bug in rocsteady; {effect}: {type(error).__name__}: {error}")
+        self.say(f"internal error; {effect}: {type(error).__name__}: {error}")
 
     def flush(self) -> None:
         """Let what was said come before what others will write, if its reader lets it."""

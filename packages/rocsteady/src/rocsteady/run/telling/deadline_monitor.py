@@ -111,11 +111,11 @@ class DeadlineMonitor:
         self._passed = False  # it was said that the deadline has
 
     def begin(self, attempt: int) -> None:
-        """Know that another attempt starts."""
+        """Note the number of the next attempt."""
         self._attempt = attempt
 
     def other_option(self) -> None:
-        """Know that the attempts from now on use another option, with its own pace."""
+        """Measure the pace anew from this attempt, which uses another option."""
         self._since = self._attempt
 
     def seen(self, sample: Sample) -> None:
