@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from rocsteady.model import Risk, Strategy
 from rocsteady.plan.chains import Course, End, Tried, chain_of, ends, mean
-from rocsteady.plan.pace import NEVER
+from rocsteady.plan.pace import NEVER_ENDS
 from rocsteady.plan.values import Basis, Finish, Option
 
 CPU = Strategy(device="cpu")
@@ -36,17 +36,17 @@ def brute_force(links: list[Tried], left: float, *, resumes: bool) -> list[End]:
     for taken in itertools.product(*(link.courses for link in links)):
         now, rest, chance = 0.0, left, math.prod(course.chance for course in taken)
         for number, (link, course) in enumerate(zip(links, taken, strict=True)):
-            alone = rest / course.rate if course.rate else NEVER
+            alone = rest / course.rate if course.rate else NEVER_ENDS
             kept = number == len(links) - 1 or alone <= link.within or course.rate >= link.least
             if kept and course.rate:
                 now += alone
                 break
             if number == len(links) - 1:
-                now = NEVER
+                now = NEVER_ENDS
                 break
             now += link.within
             rest -= course.rate * link.within if resumes else 0.0
-        found.append(End(chance, min(now, NEVER)))
+        found.append(End(chance, min(now, NEVER_ENDS)))
     return found
 
 

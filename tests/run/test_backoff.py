@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from rocsteady.failures.ladder import choose_remedy, preview
-from rocsteady.failures.remedy import RETRY
+from rocsteady.failures.remedy import SAME_AGAIN
 from rocsteady.model import FailedAttempt, Failure, FailureKind, Next, Strategy
 from rocsteady.run.options import RunOptions
 from rocsteady.run.recovery.backoff import Drives, limit_of
@@ -140,7 +140,7 @@ def test_giving_up_has_the_code_of_the_place(recorded: Recorded) -> None:
     options = RunOptions(give_up_after=timedelta(0))
     waits = Lived(recorded).fails("killed")
 
-    assert (waits.next, waits.waits, waits.remedy) == (Next.AGAIN, True, RETRY)
+    assert (waits.next, waits.waits, waits.remedy) == (Next.AGAIN, True, SAME_AGAIN)
     assert Lived(recorded, options, in_allocation=True).fails("killed").code == 75
     assert Lived(recorded, options).fails("killed").code == 76
 

@@ -16,7 +16,7 @@ from rocsteady.model import RunState
 from rocsteady.store.database import JOURNAL, connect, put, select
 from rocsteady.store.progress import DAY, FINE, HOUR, LADDER, MINUTE, Meter, age, merged
 from rocsteady.store.values import SAVED_GAUGE, Bucket, Gauge, Sample
-from rocsteady.store.writer import RETRY
+from rocsteady.store.writer import DISK_RETRY
 
 LONG_AGO = -100_000.0  # so that buckets are a minute wide
 
@@ -175,7 +175,9 @@ def test_merging_keeps_what_a_reader_asks_for() -> None:
 
 @pytest.fixture
 def database(tmp_path: Path) -> Iterator[sqlite3.Connection]:
-    with contextlib.closing(connect(tmp_path / "journal.db", JOURNAL, wal=True, busy=RETRY)) as it:
+    with contextlib.closing(
+        connect(tmp_path / "journal.db", JOURNAL, wal=True, busy=DISK_RETRY)
+    ) as it:
         yield it
 
 

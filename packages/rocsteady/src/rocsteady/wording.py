@@ -91,7 +91,7 @@ DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 NEAR = 180 * DAY  # from now; a day so near needs no year
 ENDLESS = 99 * YEAR  # from now; nobody waits for it
-NEVER = "never"
+NO_MOMENT = "never"
 VAGUE = 45 * DAY  # from here on only the month is named
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -102,7 +102,7 @@ def moment(at: float, *, now: float, zone: tzinfo | None = None, brief: bool = F
     ``brief`` is for a screen that is read now: of today, it has the time only.
     """
     if not at - now < ENDLESS:  # nor is what is no number
-        return NEVER
+        return NO_MOMENT
     local = _local(at, zone)
     if brief and local.date() == _local(now, zone).date():
         return f"{local:%H:%M}"
@@ -123,7 +123,7 @@ def full_moment(at: float, *, now: float, zone: tzinfo | None = None, spread: fl
     What is known less exactly than to half a day has no time of the day.
     """
     if not at - now < ENDLESS:
-        return NEVER
+        return NO_MOMENT
     local = _local(at, zone)
     if spread >= VAGUE:
         return f"{MONTHS[local.month - 1]} {local.year}"
@@ -139,7 +139,7 @@ def moment_within(at: float, *, spread: float, now: float, zone: tzinfo | None =
     """Name a moment no closer than it is known: today 14:20, 25 Nov 02:00, 25 Nov, Mar 2027."""
     ahead = at - now
     if not ahead < ENDLESS:
-        return NEVER
+        return NO_MOMENT
     if 0 <= ahead < 2 * MINUTE:
         return f"in {rough_duration(ahead)}"
     local = _local(at, zone)

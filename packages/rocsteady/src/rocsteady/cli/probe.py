@@ -57,7 +57,7 @@ from rocsteady.system.root import Root
 from rocsteady.wording import plural, rough_duration
 
 PREFIX = "rocsteady-probe-"
-LONGEST = 80  # bytes of a folder in which a socket can still be made
+LONGEST_STATE_PATH = 80  # bytes of a folder in which a socket can still be made
 OF_FOLDER = "./.venv"  # as the machine says of its environment
 PLACES = ("bin/python", "bin/python3", "Scripts/python.exe", "python.exe")
 
@@ -225,7 +225,7 @@ def _ended_properly(memory: Memory, journal: Journal) -> Iterator[None]:
 @contextmanager
 def _scratch(state: Path, journal: Journal) -> Iterator[Path]:
     """Give a folder for what probes write; those of processes that were killed are removed."""
-    short = len(os.fsencode(state)) <= LONGEST - len(PREFIX)
+    short = len(os.fsencode(state)) <= LONGEST_STATE_PATH - len(PREFIX)
     parent = state if short else Path(tempfile.gettempdir())
     for left in parent.glob(f"{PREFIX}*"):
         if (left / OWNER).is_file() and is_alive(read_owner(left)) is False:

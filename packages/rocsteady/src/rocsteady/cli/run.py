@@ -34,14 +34,14 @@ from rocsteady.errors import (
     RocsteadyError,
 )
 from rocsteady.exit_codes import PERSON_NEEDED
-from rocsteady.failures.remedy import RETRY, load_remedies
+from rocsteady.failures.remedy import SAME_AGAIN, load_remedies
 from rocsteady.model import RunOutcome
 from rocsteady.plan.saved_plan import command_of, planned, stop_of
 from rocsteady.run.checkpoints.existing_checkpoints import Choice
 from rocsteady.run.checkpoints.script_resume import can_resume
 from rocsteady.run.job import FILE
 from rocsteady.run.job.values import Existing, Job
-from rocsteady.run.options import AUTO, NEVER, RunOptions
+from rocsteady.run.options import AUTO, NEVER_RESUME, RunOptions
 from rocsteady.run.runs import RunLauncher
 from rocsteady.run.stages import Turn, are_done, carry_out_stages, turns_of
 from rocsteady.screens.job_questions import (
@@ -67,7 +67,7 @@ from rocsteady.system.terminal import can_fill_screen
 EXAMPLE = "rocsteady run -- python train.py"
 NOT_FOUND = 127  # as a shell has it
 WORDS = "rocsteady.run.words"  # by which the context knows what was typed
-CHOICES = {Existing.CONTINUE: AUTO, Existing.FRESH: NEVER}  # about earlier checkpoints
+CHOICES = {Existing.CONTINUE: AUTO, Existing.FRESH: NEVER_RESUME}  # about earlier checkpoints
 WITHOUT_TERMINAL = "--without-terminal"  # what the second one is told
 
 
@@ -86,7 +86,7 @@ class RunName(click.ParamType):  # type: ignore[type-arg, unused-ignore]
     def convert(
         self, value: object, param: click.Parameter | None, ctx: click.Context | None
     ) -> str:
-        if value in (AUTO, NEVER):
+        if value in (AUTO, NEVER_RESUME):
             self.fail(f"--resume {value} already has a meaning; choose another name", param, ctx)
         try:
             return check_name(str(value))
@@ -218,7 +218,7 @@ def command(ctx: click.Context, /, **chosen: Any) -> None:  # noqa: ANN401 - Run
 
     rocsteady run -- python train.py. Without COMMAND, runs the command in rocsteady.toml.
     """
-    options = RunOptions(**chosen, from_scratch=chosen["resume"] == NEVER)
+    options = RunOptions(**chosen, from_scratch=chosen["resume"] == NEVER_RESUME)
     _check(options)
     options = _allowed(options)
     folder = _folder(options)
@@ -394,7 +394,7 @@ def _allowed(options: RunOptions) -> RunOptions:
     if allowed is None:
         allowed = tuple(known)
     if policy.mode is not Mode.FULL:
-        allowed = (RETRY,)
+        allowed = (SAME_AGAIN,)
         if options.plan is not None:
             raise click.UsageError(f"--plan is not allowed here by {policy.path}")
     for each in (*options.start_with, *options.also):
@@ -423,7 +423,7 @@ def _check_free(name: str | None, journal: Journal) -> None:
 
 
 def _choice(options: RunOptions, *, typed: bool) -> Choice:
-    existing = {AUTO: Existing.CONTINUE, NEVER: Existing.FRESH}.get(options.resume or "")
+    existing = {AUTO: Existing.CONTINUE, NEVER_RESUME: Existing.FRESH}.get(options.resume or "")
     asks = not (options.yes or options.without_terminal) and at_a_terminal()
     return Choice(existing=existing, typed=typed, ask=ask_existing if asks else None)
 
@@ -449,7 +449,7 @@ def _job(folder: Path, options: RunOptions, journal: Journal, memory: Memory) ->
 
 WAIT = 20.0  # seconds for it to write its run down
 POLL_EVERY = 0.1
-SHOWN = 64 * 1024  # bytes of what it had to say
+COMPLAINT_BYTES = 64 * 1024  # bytes of what it had to say
 
 
 def detach(words: Sequence[str], folder: Path, journal: Journal) -> str:
@@ -471,7 +471,7 @@ def detach(words: Sequence[str], folder: Path, journal: Journal) -> str:
         if refused or (has_ended and not begun):
             with open_regular(output) as stream:
                 stream.seek(offset)
-                tell(read_exactly(stream, SHOWN).decode(errors="replace").rstrip("\n"))
+                tell(read_exactly(stream, COMPLAINT_BYTES).decode(errors="replace").rstrip("\n"))
             raise RocsteadyError("the process ended before the run started")
     if not name:
         why = f"process {started.pid} did not start within {WAIT:.0f} s; see {output}"

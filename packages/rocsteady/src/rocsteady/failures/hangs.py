@@ -24,7 +24,7 @@ BY_PHASE = {
     "checkpoint": FailureKind.HANG_IN_CHECKPOINT,
     "compile": FailureKind.HANG_IN_COMPILE,
 }
-SHOWN = 4  # frames of a stack
+FRAMES_NAMED = 4  # frames of a stack
 MOST_LINES = 400  # of a text that is no dump
 FEW_LINES = 5  # of one in which a line of source is surely about the hang
 
@@ -242,5 +242,5 @@ def _spelled(frame: Stacked) -> str:
 
 def _shown(stack: Stack, frame: Stacked) -> tuple[str, ...]:
     """Return the innermost frames, and the one that tells."""
-    frames = stack.frames[:SHOWN]
+    frames = stack.frames[:FRAMES_NAMED]
     return tuple(str(it) for it in (frames if frame in frames else (*frames, frame)))

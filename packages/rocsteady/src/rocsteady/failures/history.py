@@ -16,7 +16,7 @@ from rocsteady.failures.difference import changed
 from rocsteady.failures.situation import Situation
 from rocsteady.model import FailedAttempt, FailureKind, Fingerprint, Strategy
 
-UNCHANGED = ("", "retry", "fresh-process")  # what leads to an attempt without changing a setting
+WITHOUT_CHANGE = ("", "retry", "fresh-process")  # remedies that change no setting
 # What a change of ours can bring about in a script that would not fail so by itself.
 BROUGHT_ABOUT = frozenset(
     {FailureKind.SCRIPT_ERROR, FailureKind.NO_GPU_VISIBLE, FailureKind.WRONG_DEVICE_MASK}
@@ -89,7 +89,7 @@ def _judged(situation: Situation) -> Iterator[tuple[FailedAttempt, Fingerprint, 
     yield before, before.failure, standing
     for attempt in others:
         strategy, answered, reverted = standing
-        reverted = reverted if attempt.remedy in UNCHANGED else attempt.remedy
+        reverted = reverted if attempt.remedy in WITHOUT_CHANGE else attempt.remedy
         if not set(changed(strategy, attempt.strategy)) - set(situation.ineffective):
             undone = reverted if attempt.strategy != strategy else ""
             before, standing = attempt, Standing(strategy, attempt.failure, undone)

@@ -23,7 +23,7 @@ from rocsteady.failures.history import (
     standing_of,
     strategies_tried,
 )
-from rocsteady.failures.remedy import RETRY, Remedy, load_remedies
+from rocsteady.failures.remedy import SAME_AGAIN, Remedy, load_remedies
 from rocsteady.failures.situation import Refused, Situation
 from rocsteady.model import FailedAttempt, FailureKind, Strategy, Value
 
@@ -56,10 +56,16 @@ class RemedyChoice(Value, frozen=True, kw_only=True):
 def choose_remedy(situation: Situation) -> RemedyChoice:
     """Choose the next strategy, or stop."""
     choice = _chosen(situation)
-    if not situation.clears or choice.remedy not in ("", RETRY) or _unwanted(RETRY, situation):
+    if (
+        not situation.clears
+        or choice.remedy not in ("", SAME_AGAIN)
+        or _unwanted(SAME_AGAIN, situation)
+    ):
         return choice
     strategy = choice.strategy or standing_of(situation).strategy
-    return msgspec.structs.replace(choice, strategy=strategy, remedy=RETRY, waits=True, why=WAITS)
+    return msgspec.structs.replace(
+        choice, strategy=strategy, remedy=SAME_AGAIN, waits=True, why=WAITS
+    )
 
 
 def _chosen(situation: Situation) -> RemedyChoice:
@@ -135,12 +141,12 @@ def _retry_with_remedy(situation: Situation, standing: Standing) -> RemedyChoice
     """Try a remedy once more if what ended it may be chance, and not what it was meant for."""
     if not standing.reverted or is_same(situation.failure.fingerprint, standing.current_failure):
         return None
-    if _unwanted(RETRY, situation):
+    if _unwanted(SAME_AGAIN, situation):
         return None
-    strategy = load_remedies()[RETRY].apply(situation)
+    strategy = load_remedies()[SAME_AGAIN].apply(situation)
     if isinstance(strategy, Refused) or _ruled_out(strategy, situation, situation.strategy):
         return None
-    return RemedyChoice(strategy=strategy, remedy=RETRY, why=MAY_BE_TRANSIENT)
+    return RemedyChoice(strategy=strategy, remedy=SAME_AGAIN, why=MAY_BE_TRANSIENT)
 
 
 def _cheapest(situation: Situation, standing: Standing) -> RemedyChoice:
@@ -244,12 +250,12 @@ def _nothing_left(
     limit = 0
     if situation.nature is not Nature.DETERMINISTIC:
         limit = min(LAST_RETRIES, len(situation.tried) - 1)
-    retries = without_progress <= limit and not _unwanted(RETRY, situation)
+    retries = without_progress <= limit and not _unwanted(SAME_AGAIN, situation)
     if retries and not _ruled_out(strategy, situation, strategy):
         gets = "Earlier tries got" if without_progress else "Each try gets"
         return RemedyChoice(
             strategy=strategy,
-            remedy=RETRY,
+            remedy=SAME_AGAIN,
             reverted=standing.reverted,
             why=f"{gets} further, and no other workaround is known.",
             skipped=skipped,
@@ -264,7 +270,7 @@ def _nothing_left(
     ]
     return RemedyChoice(
         strategy=None,
-        exhausted=not (_unwanted(RETRY, situation) or situation.crashed_machine),
+        exhausted=not (_unwanted(SAME_AGAIN, situation) or situation.crashed_machine),
         reverted=standing.reverted,
         why=("The cause is not known." if kind == FailureKind.UNKNOWN else known)
         + names
@@ -282,7 +288,7 @@ def _why_reverted(situation: Situation, standing: Standing) -> str:
 
 
 def _reason(remedy: Remedy, before: Strategy, strategy: Strategy) -> str:
-    if remedy.id == RETRY:
+    if remedy.id == SAME_AGAIN:
         return MAY_BE_TRANSIENT
     change = describe_changes(before, strategy)
     return f"{remedy.title}{f' ({change})' if change else ''}."

@@ -32,7 +32,7 @@ from rocsteady.model import Certainty, FailedAttempt, Failure, Fingerprint, Stra
 from rocsteady.versions import version_fits
 
 ANY, HARMFUL = "any", "harmful"  # among what a remedy answers; see the head of the file
-RETRY = "retry"
+SAME_AGAIN = "retry"
 # What ``when`` may ask. Names that the doctor has too mean the same.
 FACTS: Mapping[str, str] = MappingProxyType(
     {
@@ -151,8 +151,8 @@ def load_remedies(data: DataFolder | None = None) -> Mapping[str, Remedy]:
         Remedy,
         _problems,
     )
-    if RETRY not in remedies:
-        raise KnowledgeError(f"remedies.toml: {RETRY}: missing")
+    if SAME_AGAIN not in remedies:
+        raise KnowledgeError(f"remedies.toml: {SAME_AGAIN}: missing")
     return MappingProxyType(
         {
             name: msgspec.structs.replace(remedy, answers=harmful)

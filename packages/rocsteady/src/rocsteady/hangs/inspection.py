@@ -32,7 +32,7 @@ from rocsteady.system import procfs
 SAMPLES, APART = 3, 0.7  # snapshots, and seconds between them
 A_SNAPSHOT = timedelta(seconds=4)  # at most
 LOOKS = 6  # more, at a thread that computes, before it is stopped
-LONGEST = 7.0  # seconds: torch's own loops ask again every 5
+LONGEST_POLL = 7.0  # seconds: torch's own loops ask again every 5
 
 
 class Standing(Enum):
@@ -90,7 +90,7 @@ def inspect(pid: int, waits: WaitKnowledge, py_spy: str | None = None) -> Inspec
         reading = read(pulse.before, seen, sets[-1], (), waits)
         pulse = replace(pulse, before=seen)
         proof, took = prove(sets), time.monotonic() - began
-        if len(sets) >= SAMPLES and not (_may_ask_again(sets, proof) and took < LONGEST):
+        if len(sets) >= SAMPLES and not (_may_ask_again(sets, proof) and took < LONGEST_POLL):
             break
         time.sleep(APART)
     state, why = _state(seen, sets, proof, reading)

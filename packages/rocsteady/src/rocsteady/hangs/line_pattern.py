@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-LONGEST = 200  # characters of a pattern
+LONGEST_PATTERN = 200  # characters of a pattern
 LINE = 2048  # characters of a line that are searched
 WITHIN = 0.05  # seconds for one line
 MOST_TIMEOUTS = 5  # then the pattern is no longer applied
@@ -30,8 +30,8 @@ class LinePattern:
         """Compile a pattern, or raise ValueError with a sentence that says what is wrong."""
         import regex  # noqa: PLC0415 - few jobs have a pattern, and it takes long to import
 
-        if len(text) > LONGEST:
-            raise ValueError(f"longer than {LONGEST} characters")
+        if len(text) > LONGEST_PATTERN:
+            raise ValueError(f"longer than {LONGEST_PATTERN} characters")
         try:
             self._pattern = regex.compile(text, regex.ASCII, cache_pattern=False)
         except (regex.error, ArithmeticError, RecursionError, MemoryError) as error:

@@ -79,7 +79,7 @@ _LOSS = re.compile(
 )
 _OTHERS = re.compile(r"(?:val|valid|validation|test|eval|dev|best|min|old|prev)[ _./-]?$")
 BEFORE = 12  # characters before the word that may say whose loss it is
-LIMIT = 400  # characters of a line that are looked at
+LINE_LENGTH = 400  # characters of a line that are looked at
 
 
 class OutputCounter:
@@ -389,7 +389,7 @@ def _number(text: str | None) -> int | None:
 
 def printed_loss(line: str) -> float | None:
     """Return the training loss that a line tells; None if it tells none."""
-    text = line[:LIMIT].lower()
+    text = line[:LINE_LENGTH].lower()
     if "loss" not in text:
         return None
     for found in _LOSS.finditer(text):

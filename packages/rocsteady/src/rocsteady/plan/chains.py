@@ -15,12 +15,12 @@ from collections.abc import Iterator, Sequence
 from itertools import permutations
 from typing import NamedTuple
 
-from rocsteady.plan.pace import NEVER
+from rocsteady.plan.pace import NEVER_ENDS
 from rocsteady.plan.ranking import GETS_THERE, SURE, is_rented, too_dear
 from rocsteady.plan.values import Basis, Chain, Finish, Link, Option
 from rocsteady.run.options import StopRule
 
-LONGEST_TRY, SHARE = 3600.0, 0.1  # seconds that a link is tried, and of what follows it
+LONGEST_TRY, TRY_SHARE = 3600.0, 0.1  # seconds that a link is tried, and of what follows it
 SHORTEST_TRY = 60.0  # seconds; less shows nothing
 UNSAVED_TRY = 600.0  # seconds, where leaving loses all that was done
 LEAST_FAILURES, OFTENER = 2, 3.0  # failures that end a try: so many times as many as expected
@@ -80,13 +80,13 @@ def ends(links: Sequence[Tried], left: float, *, resumes: bool) -> Iterator[End]
     """Yield how a chain may end, and how likely each is."""
     link, rest = links[0], links[1:]
     for course in link.courses:
-        alone = left / course.rate if course.rate > 0 else NEVER
+        alone = left / course.rate if course.rate > 0 else NEVER_ENDS
         if not rest or alone <= link.within or course.rate >= link.least > 0:
-            yield End(course.chance, min(alone, NEVER))
+            yield End(course.chance, min(alone, NEVER_ENDS))
             continue
         done = course.rate * link.within if resumes else 0.0
         for end in ends(rest, left - done, resumes=resumes):
-            seconds = min(link.within + end.seconds, NEVER)
+            seconds = min(link.within + end.seconds, NEVER_ENDS)
             yield End(course.chance * end.chance, seconds)
 
 
@@ -137,7 +137,7 @@ def _evaluated(
 
 def _time_limit(after: Sequence[End], due: float | None, *, resumes: bool) -> float:
     """Return for how long a link may be tried without putting what follows it at risk."""
-    limit = min(LONGEST_TRY, SHARE * _middle(after), math.inf if resumes else UNSAVED_TRY)
+    limit = min(LONGEST_TRY, TRY_SHARE * _middle(after), math.inf if resumes else UNSAVED_TRY)
     slack = due - _at(after, SURE) if due is not None else 0.0
     return min(limit, slack / 2) if slack > 0 else limit
 
@@ -162,7 +162,7 @@ def _at(found: Sequence[End], share: float) -> float:
         reached += end.chance
         if reached >= share - 1e-9:
             return end.seconds
-    return NEVER
+    return NEVER_ENDS
 
 
 def _worth(chain: Chain) -> tuple[float, float]:

@@ -133,7 +133,7 @@ DRAWS = 2000
 FEW = 100  # failures on the way, that are drawn one by one
 SHORTEST = 1e-3  # seconds
 UNSEEN, HUNG, CRASHED = 20.0, 10.0, 1.0  # seconds to see a failure and end what is left of it
-NEVER = 100 * 365 * 86_400.0  # seconds: what takes longer does not end
+NEVER_ENDS = 100 * 365 * 86_400.0  # seconds: what takes longer does not end
 
 
 class FailureHistory(Value, frozen=True, kw_only=True):
@@ -176,8 +176,8 @@ def finish(  # noqa: PLR0913 - all that it rests on
         rate = pace.rate * math.exp(dice.gauss(0.0, spread))
         start = pace.starting * math.exp(dice.gauss(0.0, START_DRIFT))
         often = dice.gammavariate(shape, scale)
-        took = start + _took(dice, left / rate, max(often, 1 / NEVER), loss)
-        ends.append(min(setup + took, NEVER))
+        took = start + _took(dice, left / rate, max(often, 1 / NEVER_ENDS), loss)
+        ends.append(min(setup + took, NEVER_ENDS))
         lost.append(1 - (start + left / rate) / took if took > 0 else 0.0)
     ends.sort()
     met = None if due is None else sum(end <= due for end in ends) / DRAWS
@@ -220,22 +220,22 @@ def _took(dice: random.Random, work: float, often: float, loss: FailureCost) -> 
 def _with_failures(work: float, between: float, loss: FailureCost) -> float:
     """Return the expected seconds; failures come while it works, and not while it starts."""
     again = _work_and_redone(work, between, loss)
-    return min(again + again / between * loss.again, NEVER)
+    return min(again + again / between * loss.again, NEVER_ENDS)
 
 
 def _failures(work: float, between: float, loss: FailureCost) -> float:
     """Return how many are expected; where it would never get on, those of the work alone."""
     again = _work_and_redone(work, between, loss)
-    return (work if again >= NEVER else again) / between
+    return (work if again >= NEVER_ENDS else again) / between
 
 
 def _work_and_redone(work: float, between: float, loss: FailureCost) -> float:
     """Return the seconds of work, with what is done again since the last checkpoint."""
     interval = max(min(work if loss.interval is None else loss.interval, work), SHORTEST)
     try:
-        return min(work / interval * between * math.expm1(interval / between), NEVER)
+        return min(work / interval * between * math.expm1(interval / between), NEVER_ENDS)
     except OverflowError:  # more than e^709 failures in a row to go through
-        return NEVER
+        return NEVER_ENDS
 
 
 def _poisson(dice: random.Random, mean: float) -> int:

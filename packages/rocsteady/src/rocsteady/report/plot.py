@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 
 from rocsteady.model import Value
 from rocsteady.report.series import Plot
-from rocsteady.report.story import UNCHANGED, Story, spoken_title
+from rocsteady.report.story import NO_CHANGES, Story, spoken_title
 from rocsteady.wording import duration
 
 WIDTH, HEIGHT = 1000, 100  # of every picture, in its own units
@@ -151,7 +151,7 @@ def timeline(story: Story) -> Timeline:
     bars, labels, titles = [], [], []
     for attempt in story.attempts:
         end = attempt.ended or axis.end
-        changed = f" ({attempt.settings})" * (attempt.settings != UNCHANGED)
+        changed = f" ({attempt.settings})" * (attempt.settings != NO_CHANGES)
         title = f"try {attempt.number}{changed}: {attempt.outcome}"
         titles.append(title)
         x = axis.x(attempt.started)
@@ -165,7 +165,7 @@ def timeline(story: Story) -> Timeline:
             took = f"{segment.kind} for {duration(segment.end - segment.begin)}"
             about = f"try {attempt.number}, {took}"
             bars.append(Bar(x=begin, width=inside, color=segment.kind, title=about))
-        label = attempt.settings if attempt.settings != UNCHANGED else f"try {attempt.number}"
+        label = attempt.settings if attempt.settings != NO_CHANGES else f"try {attempt.number}"
         labels.append(
             Label(
                 text=label,

@@ -13,7 +13,7 @@ from rocsteady.model import Value
 from rocsteady.system.parallel import run_all
 
 AROUND = 3  # lines on either side
-LIMIT = 2 << 20  # bytes of a script
+SCRIPT_BYTES = 2 << 20  # bytes of a script
 WITHIN = timedelta(seconds=1)  # a drive that is gone must not cost the report
 
 
@@ -40,7 +40,7 @@ def source_around(file: str, line: int, folders: Sequence[Path], *, at: float) -
         path = next((each for each in places if each.is_file()), None)
         if path is None:
             return None
-        lines = read_head(path, LIMIT).decode("utf-8", "replace").splitlines()
+        lines = read_head(path, SCRIPT_BYTES).decode("utf-8", "replace").splitlines()
         if not 0 < line <= len(lines):
             return None
         return Source(

@@ -55,7 +55,7 @@ from rocsteady.store.values import (
 )
 from rocsteady.wording import capitalized, duration, inside_a_sentence, plural, result, spare, stamp
 
-UNCHANGED = "unchanged"  # settings
+NO_CHANGES = "unchanged"  # settings
 UNCONFIRMED = "Unverified on AMD hardware."
 FROM_THE_BEGINNING = "start again, from the beginning (found no way to resume)"
 THREAD_ENDED = "Exception in thread "
@@ -381,7 +381,7 @@ def _segments(
 
 
 def settings_of(attempt: AttemptRecord) -> str:
-    return describe_changes(Strategy(), attempt.strategy) or UNCHANGED
+    return describe_changes(Strategy(), attempt.strategy) or NO_CHANGES
 
 
 def torch_of(machine: Brief) -> str:
@@ -470,7 +470,7 @@ def _trouble_in_short(record: RunRecord, attempts: Sequence[AttemptStory]) -> st
         return "Nothing went wrong."
     last = attempts[-1]
     changed = ""
-    if last.settings != UNCHANGED and last.goes_on:
+    if last.settings != NO_CHANGES and last.goes_on:
         vain = "" if _helped(record) else ", which did not help"
         changed = f"It continued with {last.settings}{vain}. "
     lost = f"This cost {duration(record.seconds_lost)}." * (record.seconds_lost > 0)
@@ -558,7 +558,7 @@ def _after_success(facts: RunFacts, attempts: Sequence[AttemptStory]) -> NextSte
     record = facts.record
     places = [spoken(each.place) for each in record.incidents if each.place]
     place = max(places, key=places.count, default="")
-    kept = attempts[-1].settings if attempts else UNCHANGED
+    kept = attempts[-1].settings if attempts else NO_CHANGES
     settings = {each.number: each.settings for each in attempts}
     changes = [
         each
@@ -566,7 +566,7 @@ def _after_success(facts: RunFacts, attempts: Sequence[AttemptStory]) -> NextSte
         if settings.get(each.attempt) != settings.get(each.attempt + 1)
         and not (each.decision.ends or each.decision.changes_nothing)
     ]
-    if kept != UNCHANGED and changes and not changes[-1].decision.fallback and _helped(record):
+    if kept != NO_CHANGES and changes and not changes[-1].decision.fallback and _helped(record):
         fix = f"Fix {place}, or keep" if place else "Keep"
         strategy = record.attempts[-1].strategy
         unset = [name for name, value in strategy.variables.items() if value is None]

@@ -9,7 +9,7 @@ from rocsteady.hangs.proof.stack_frames import has_users_code, own_part, queue_o
 from rocsteady.hangs.proof.wait_set import Waiter
 from rocsteady.model import Value
 
-LONGEST = 6  # boxes
+MOST_BOXES = 6  # boxes
 WIDEST = 44  # characters of a box; the rest is cut
 UNCOUNTED = ("time", "a", "the", "something", "runs")  # waits that need no article
 
@@ -29,7 +29,7 @@ def wait_boxes(waiters: Sequence[Waiter], place: str) -> tuple[Box, ...]:
         return ()
     by_key = {(each.pid, each.tid): each for each in waiters}
     current, boxes, seen = waiters[0], list[Box](), set[tuple[int, int]]()
-    while len(boxes) < LONGEST:
+    while len(boxes) < MOST_BOXES:
         seen.add((current.pid, current.tid))
         boxes.append(
             Box(

@@ -10,7 +10,7 @@ from rocsteady.hangs.judgment.verdict import Patience
 from rocsteady.model import Strategy, Value
 from rocsteady.system.child_end import Stopping
 
-AUTO, NEVER = "auto", "never"  # what --resume takes beside the name of a run
+AUTO, NEVER_RESUME = "auto", "never"  # what --resume takes beside the name of a run
 
 
 class Timing(Value, frozen=True, kw_only=True):
@@ -61,7 +61,9 @@ class RunOptions(Value, frozen=True, kw_only=True):
 
     command: tuple[str, ...] = ()  # as it was typed; (): that of the job file
     name: str | None = None
-    resume: str | None = None  # AUTO, NEVER or the name of a run; None: by the last run of the job
+    resume: str | None = (
+        None  # AUTO, NEVER_RESUME or the name of a run; None: by the last run of the job
+    )
     plan: int | None = None  # the option of the last plan that is run
     stage: str | None = None  # of the job file, to start at
     max_attempts: int | None = None  # None: the ladder has a budget of its own
@@ -91,7 +93,7 @@ class RunOptions(Value, frozen=True, kw_only=True):
     @property
     def resumed_run(self) -> str | None:
         """The name of the run to continue; None: a new one starts."""
-        return None if self.resume in (AUTO, NEVER) else self.resume
+        return None if self.resume in (AUTO, NEVER_RESUME) else self.resume
 
     @property
     def patience(self) -> Patience:

@@ -25,7 +25,7 @@ from rocsteady.run.engines.processes import start_command
 from rocsteady.run.engines.torchrun import AgentLink, torchrun_engine
 from rocsteady.run.job.values import Job
 from rocsteady.run.loop import Supervisor
-from rocsteady.run.options import NEVER, Followed, RunOptions
+from rocsteady.run.options import NEVER_RESUME, Followed, RunOptions
 from rocsteady.run.telling.announcer import Announcer, Screen
 from rocsteady.run.telling.notifications import Notifier, channels, notify_sources
 from rocsteady.run.telling.run_exports import exports_of
@@ -140,7 +140,7 @@ class RunLauncher:
     def _run(self, job: Job, name: str | None) -> tuple[Run, RunRecord | None]:
         """Begin a run, or take over one that was left."""
         journal, resumed = self.journal, self.options.resumed_run
-        exclusive = self.options.resume != NEVER and self.options.ranks is None
+        exclusive = self.options.resume != NEVER_RESUME and self.options.ranks is None
         if resumed is None:
             name = name or (_free_name(job.name, journal) if job.name else None)
             run = journal.begin_run(

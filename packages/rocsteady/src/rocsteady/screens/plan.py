@@ -23,7 +23,7 @@ from rocsteady.wording import (
     HOUR,
     MINUTE,
     MONTHS,
-    NEVER,
+    NO_MOMENT,
     duration,
     moment,
     moment_within,
@@ -55,7 +55,7 @@ LIMITS = {
     "evaluate": "evaluation",
     "other ranks": "waiting for other ranks",
 }
-LIMIT = 0.4  # of the time; a smaller share is only the largest one
+BOTTLENECK_SHARE = 0.4  # of the time; a smaller share is only the largest one
 SHARES = 4  # of the time that are listed
 MANY = 10  # times as fast; from here on a fraction says little
 GROUPS = 3  # reasons that are listed; --explain all has the others
@@ -94,7 +94,7 @@ def limits(plan: Plan) -> str:
         return f"{shares} (too few stack samples)."
     first, share = known[0], known[0].share or 0.0
     name = LIMITS.get(first.part, clean(first.part))
-    is_the = "is the bottleneck" if share >= LIMIT else "takes the most time"
+    is_the = "is the bottleneck" if share >= BOTTLENECK_SHARE else "takes the most time"
     where = f", mostly in {clean(first.where)}" if first.where else ""
     summary = f"{shares}; {name} {is_the}{where}.{_idle_gpu(plan, first)}"
     best = max((it for it in plan.limits if it.best), key=lambda it: it.gain, default=None)
@@ -469,4 +469,4 @@ def _ends(finish: Finish, plan: Plan, now: float, zone: tzinfo | None) -> str:
         moment(plan.made + seconds, now=now, zone=zone)
         for seconds in (finish.seconds, finish.early, finish.late)
     )
-    return at if at == NEVER else f"{at}; between {early} and {late} (90 %)"
+    return at if at == NO_MOMENT else f"{at}; between {early} and {late} (90 %)"

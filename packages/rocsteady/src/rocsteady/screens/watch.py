@@ -15,7 +15,7 @@ from rocsteady.hangs.frames import is_users_file, path_of, place_of_frame
 from rocsteady.hangs.proof.stack_frames import own_part
 from rocsteady.model import IntentKind, Outcome, RunOutcome, RunState, Value, WaitsFor
 from rocsteady.report.series import gauge, in_attempts
-from rocsteady.report.story import UNCHANGED, settings_of
+from rocsteady.report.story import NO_CHANGES, settings_of
 from rocsteady.report.wait_diagram import spoken
 from rocsteady.run.telling.run_watcher import RankView, WatchView
 from rocsteady.store.run_account import open_incident
@@ -260,7 +260,7 @@ def retries(story: RunRecord) -> tuple[Chip, ...]:
     chips = []
     for attempt in story.attempts:
         changed = settings_of(attempt)
-        words = "" if changed == UNCHANGED else f" {changed}"
+        words = "" if changed == NO_CHANGES else f" {changed}"
         mark, style = _end_of(attempt, story)
         chips.append(Chip(text=f"{mark}{words}", style=style))
     groups = ((chip, len(list(same))) for chip, same in groupby(chips))

@@ -20,7 +20,7 @@ from rocsteady.store.user_folders import state_folder
 from rocsteady.system.atomic_file import write_whole
 from rocsteady.system.json_bytes import from_json, to_json
 
-LIMIT = 16 * 1024 * 1024  # bytes
+ACCOUNT_BYTES = 16 * 1024 * 1024  # bytes
 
 T = TypeVar("T", bound=Value)
 
@@ -41,7 +41,7 @@ def keep(value: Value, records: Path) -> None:
 def kept(kind: type[T], records: Path) -> T | None:
     """Return what was kept of a kind."""
     try:
-        content = read_regular(account_folder(records) / kind.__name__, LIMIT)
+        content = read_regular(account_folder(records) / kind.__name__, ACCOUNT_BYTES)
         return from_json(content, kind)
     except (OSError, ValueError, RecursionError, msgspec.MsgspecError):
         return None

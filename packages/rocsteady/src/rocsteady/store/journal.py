@@ -55,7 +55,7 @@ OPEN_WITHIN = timedelta(seconds=10)
 CLOSE_WITHIN = timedelta(seconds=2)
 BUSY = timedelta(seconds=1.5)  # how long another supervisor's write is waited for; below the above
 AGE_EVERY = 600.0  # seconds
-UNCHANGED = Strategy()
+NO_STRATEGY = Strategy()
 DONE = "done"
 NOT_DONE = "not done: the journal's disk was too slow"
 
@@ -123,7 +123,7 @@ class Journal:
         command: tuple[str, ...],
         *,
         job: Value | Mapping[str, object],
-        strategy: Strategy = UNCHANGED,
+        strategy: Strategy = NO_STRATEGY,
         name: str | None = None,
         alone: bool = False,
     ) -> Run:

@@ -8,7 +8,7 @@ from collections.abc import Collection
 
 from rocsteady.errors import JournalError
 
-LONGEST = 48  # characters; a name is also the name of a folder
+LONGEST_NAME = 48  # characters; a name is also the name of a folder
 RESERVED = re.compile(r"con|prn|aux|nul|com[0-9]|lpt[0-9]")  # by Windows, for no file or folder
 SLUG = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 
@@ -55,8 +55,10 @@ def new_name(taken: Collection[str], chance: random.Random | None = None) -> str
 
 def check_name(name: str) -> str:
     """Return ``name``, or say why it cannot be one."""
-    if len(name) > LONGEST:
-        raise JournalError(f"the name is longer than {LONGEST} characters: {name[:LONGEST]!r}...")
+    if len(name) > LONGEST_NAME:
+        raise JournalError(
+            f"the name is longer than {LONGEST_NAME} characters: {name[:LONGEST_NAME]!r}..."
+        )
     if not SLUG.fullmatch(name) or RESERVED.fullmatch(name):
         raise JournalError(
             f"{name!r} is not a name: use lower case words or numbers joined by hyphens,"

@@ -22,7 +22,7 @@ from rocsteady.store.values import UnwrittenEntries
 
 QUEUE_LIMIT = 4096  # entries
 LINGER = timedelta(milliseconds=200)  # for more entries to be written with this one
-RETRY = timedelta(seconds=1)  # after the disk would not have it
+DISK_RETRY = timedelta(seconds=1)  # after the disk would not have it
 
 T = TypeVar("T")
 
@@ -151,7 +151,7 @@ class JournalWriter:
                     with self._changed:
                         if self._closing:
                             break
-                        self._changed.wait_for(self._hurry, RETRY.total_seconds())
+                        self._changed.wait_for(self._hurry, DISK_RETRY.total_seconds())
         finally:
             if self._connection is not None:
                 self._connection.close()

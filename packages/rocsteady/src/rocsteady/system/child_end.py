@@ -70,7 +70,7 @@ DETACHED = TerminalUse(stdin=None, stdout=None, stderr=None)
 
 
 LEFTOVER_WAIT = timedelta(seconds=1)  # that others have to follow the command's own end
-SHORTEST, LONGEST = 0.01, 0.1  # seconds between two looks at the tree
+SHORTEST_PAUSE, LONGEST_PAUSE = 0.01, 0.1  # seconds between two looks at the tree
 CLEANERS = (
     b"multiprocessing.resource_tracker",
     b"multiprocess.resource_tracker",
@@ -134,12 +134,12 @@ def _ends(
     if wait(within.total_seconds()) is None:
         return False
     deadline = min(deadline, time.monotonic() + rest.total_seconds())
-    pause = SHORTEST
+    pause = SHORTEST_PAUSE
     while not _is_empty(family):
         if time.monotonic() >= deadline:
             return False
         time.sleep(pause)
-        pause = min(2 * pause, LONGEST)
+        pause = min(2 * pause, LONGEST_PAUSE)
     return True
 
 

@@ -21,15 +21,15 @@ from pathlib import Path
 from rocsteady.model import Value
 from rocsteady.system.output_buffer import OutputBuffer
 
-LIMIT = 200_000_000  # bytes of an attempt
-LEAST = 1_000_000  # bytes; less would keep next to nothing
+LOG_BYTES = 200_000_000  # bytes of an attempt
+LEAST_LOG_BYTES = 1_000_000  # bytes; less would keep next to nothing
 LEFT_OUT = b" bytes are left out here: "  # in the line that stands for them
 CHUNK = 1024 * 1024  # bytes that are moved or searched at a time
 AROUND = 200  # bytes of a line that are kept on either side of a text
 
 
 class LogRules(Value, frozen=True, kw_only=True):
-    limit: int = LIMIT
+    limit: int = LOG_BYTES
     keep: tuple[str, ...] = ()  # texts, of which the first line stays in any case
 
 

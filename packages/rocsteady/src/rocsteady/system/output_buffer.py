@@ -15,10 +15,10 @@ import threading
 import time
 from collections.abc import Callable
 
-LIMIT = 8 * 1024 * 1024  # bytes that wait
+WAITING_BYTES = 8 * 1024 * 1024  # bytes that wait
 PIECE = 256 * 1024  # bytes written at once
 STRIDE = 64 * 1024  # bytes in one system call, after which progress can be seen
-RETRY = 0.2  # seconds after a failed write to a place that lasts
+WRITE_RETRY = 0.2  # seconds after a failed write to a place that lasts
 GATHER = 0.004  # seconds in which small writes become one
 LINE = 4096  # bytes of a line that is not ended yet
 MOVES = re.compile(rb"\x1b\[[0-9;?]*[A-HJ-ln-z]")  # whatever moves the cursor or clears, no colours
@@ -28,7 +28,7 @@ class WritePatience:
     """How long a sender may be held up in all: 2 s, and 5 % of the time that passed."""
 
     START = 2.0
-    SHARE = 0.05
+    TIME_SHARE = 0.05
     STUCK = 0.1  # seconds without a byte written, after which nothing is waited for
 
     def __init__(self) -> None:
@@ -36,7 +36,7 @@ class WritePatience:
         self._spent = 0.0
 
     def left(self) -> bool:
-        return self._spent < self.START + self.SHARE * (time.monotonic() - self._began)
+        return self._spent < self.START + self.TIME_SHARE * (time.monotonic() - self._began)
 
     def spend(self, seconds: float) -> None:
         self._spent += seconds
@@ -51,7 +51,7 @@ class OutputBuffer:
         *,
         notice: Callable[[int], bytes] | None = None,
         lasting: bool = False,
-        limit: int = LIMIT,
+        limit: int = WAITING_BYTES,
         wrote: Callable[[int], None] | None = None,
     ) -> None:
         self.missed = 0  # bytes that were left out
@@ -140,7 +140,7 @@ class OutputBuffer:
             self._changed.notify()
         if not done:
             self.give_up()
-        self._thread.join(2 * RETRY)
+        self._thread.join(2 * WRITE_RETRY)
         return not self._thread.is_alive()
 
     def _wait_for_room(self, size: int) -> None:
@@ -167,7 +167,7 @@ class OutputBuffer:
                 if not self._lasting:
                     self.give_up()
                     return
-                time.sleep(RETRY)
+                time.sleep(WRITE_RETRY)
 
     def _next(self) -> bytes | bytearray | None:
         with self._changed:

@@ -35,7 +35,7 @@ CHOICES: dict[str, tuple[Any, ...]] = {
     "persistent_workers": (False, True),
     "compile": (False,),
 }
-LEAST = {"workers": 0, "prefetch_factor": 1}
+LEAST_VALUES = {"workers": 0, "prefetch_factor": 1}
 BY_VARIABLES = ("gpus",)  # in force anyway: it is no news where there is nothing to act on here
 TEXT = 400  # characters of a reason
 FIRST = 16  # so many are written down one by one; then at each doubling, and at the end
@@ -54,8 +54,8 @@ def requested_settings(text: str) -> dict[str, Any]:
 def _is_known(name: str, value: object) -> bool:
     if name == "gpus":
         return isinstance(value, list) and {type(each) for each in value} == {int}
-    if name in LEAST:
-        return type(value) is int and value >= LEAST[name]
+    if name in LEAST_VALUES:
+        return type(value) is int and value >= LEAST_VALUES[name]
     return any(type(value) is type(choice) and value == choice for choice in CHOICES[name])
 
 

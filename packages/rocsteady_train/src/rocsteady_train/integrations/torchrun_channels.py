@@ -110,7 +110,7 @@ class Watcher:
 
 
 LEADER = 0
-UNCHANGED = {"why": "no watcher decided"}
+UNDECIDED = {"why": "no watcher decided"}
 MAX_READ = 16  # proposals of each weight
 FIRST_LOOK, LAST_LOOK = 0.05, 1.0  # seconds between two looks: the longer it lasts, the fewer
 GOODBYE_WITHIN = 10.0  # seconds for all to read that the job ends, before its store is gone
@@ -395,7 +395,7 @@ def heaviest(proposals: Sequence[Message]) -> Message:
     return max(
         proposals,
         key=lambda each: (int(each.get("weight", HEIR)), len(each.get("tried", ()))),
-        default=UNCHANGED,
+        default=UNDECIDED,
     )
 
 

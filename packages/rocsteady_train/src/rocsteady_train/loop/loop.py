@@ -37,7 +37,7 @@ YOUNG = 600.0  # seconds, and as many as it has trained: a training may well fai
 FIRST = 2.0  # seconds until the first save, which shows what one costs
 SECOND = 20.0  # seconds at most until the next, which shows whether the first was typical
 RECENT = 5  # saves: one that was slow by chance must not put off the next ones
-LEAST = 2.0  # seconds between two saves
+SHORTEST_INTERVAL = 2.0  # seconds between two saves
 STALLED = 0.01  # of the time: saves never make the training wait longer
 REST = 2.0  # times the time that writing takes: the disk is also there for others
 
@@ -60,7 +60,7 @@ class Interval:
         trained = self._before + time.monotonic() - self._began
         prior = min(self._prior, YOUNG + trained)
         between = between_failures(trained, self._failures, prior=prior)
-        wanted = max(best_interval(stall, between), LEAST, stall / STALLED)
+        wanted = max(best_interval(stall, between), SHORTEST_INTERVAL, stall / STALLED)
         if len(self._stalls) == 1:
             wanted = min(wanted, SECOND)
         return min(max(wanted, rest), self._lose_at_most)

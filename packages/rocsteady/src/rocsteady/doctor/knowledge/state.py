@@ -20,7 +20,7 @@ from rocsteady.wording import plural
 OLD = 90  # days
 # For how many days an entry is taken for true after someone compared it with the current state.
 INDEX_DAYS, VERSION_DAYS, BEHAVIOUR_DAYS = 30, 90, 365
-SHOWN = 3  # rules by name
+RULES_NAMED = 3  # rules by name
 CALENDAR = re.compile(r"(\d{4})\.(\d{1,2})\b")
 
 
@@ -48,8 +48,8 @@ def not_checked_lately(rules: Iterable[Rule], sources: Mapping[str, Source], tod
     old = [rule.id for rule in rules if is_out_of_date(rule, sources, today)]
     if not old:
         return ""
-    more = f" and {len(old) - SHOWN} more" if len(old) > SHOWN else ""
-    return f"Out of date, so they may no longer hold: {', '.join(old[:SHOWN])}{more}."
+    more = f" and {len(old) - RULES_NAMED} more" if len(old) > RULES_NAMED else ""
+    return f"Out of date, so they may no longer hold: {', '.join(old[:RULES_NAMED])}{more}."
 
 
 def knowledge_state(

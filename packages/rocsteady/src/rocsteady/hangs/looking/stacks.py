@@ -35,7 +35,7 @@ from rocsteady.system.parallel import run_all
 
 DUMP_LIMIT = 8 * 1024 * 1024  # bytes of one answer
 TRIES = 3  # without stopping it, a running process may be seen in mid-change
-LEAST = timedelta(milliseconds=50)
+SHORTEST_SAMPLING = timedelta(milliseconds=50)
 MAX_NATIVE = 40  # functions kept
 UNSTOPPABLE = frozenset("TtDZX")  # states of a thread in which its process is not stopped by us
 
@@ -50,7 +50,7 @@ LATE = "py-spy did not answer in time"
 
 _INSTALLED = re.compile(r"/((?:site|dist)-packages/|python3\.\d+/(?!(?:site|dist)-packages/))")
 ROOTS = (".git", "pyproject.toml", "setup.py", "setup.cfg")  # what the folder of a project has
-LIMIT = 1024 * 1024  # bytes of one process
+STACKS_LIMIT = 1024 * 1024  # bytes of one process
 PAUSE = 0.05  # seconds between snapshots; a file that stays as it is for so long is whole
 
 
@@ -148,7 +148,7 @@ class _PySpyTries:
 
     def _try(self, *how: str) -> tuple[ThreadStack, ...] | None:
         left = timedelta(seconds=max(0.0, self._deadline - time.monotonic()))
-        if left < LEAST:
+        if left < SHORTEST_SAMPLING:
             return None
         command = [self._program, "dump", "--json", *how, "--pid", str(self._pid)]
         answer = ask(command, within=left, limit=DUMP_LIMIT, complaints=True)
@@ -377,7 +377,7 @@ def _written(path: Path, start: int, deadline: float) -> str:
         seen = now
     with contextlib.suppress(OSError), open_regular(path, follow=False) as stream:
         stream.seek(start)
-        return read_exactly(stream, LIMIT).decode("utf-8", "replace")
+        return read_exactly(stream, STACKS_LIMIT).decode("utf-8", "replace")
     return ""
 
 

@@ -18,7 +18,7 @@ from rocsteady.model import Value
 from rocsteady.run.job.stages import PYTHON
 
 _DRIVE = re.compile(r"[A-Za-z]:[\\/]")
-LONGEST = 40  # characters of a name; SkyPilot, Slurm and Kubernetes all take it
+LONGEST_NAME = 40  # characters of a name; SkyPilot, Slurm and Kubernetes all take it
 
 
 class Export(Value, frozen=True, kw_only=True):
@@ -52,7 +52,7 @@ class Export(Value, frozen=True, kw_only=True):
 def slug(name: str) -> str:
     """Give a name that each of these systems takes."""
     words = re.findall(r"[a-z0-9]+", name.lower())
-    return "-".join(words)[:LONGEST].strip("-") or "training"
+    return "-".join(words)[:LONGEST_NAME].strip("-") or "training"
 
 
 def torch_release(torch: str) -> str:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from rocsteady.hangs.judgment.verdict import Verdict
 
 NAME = "ranks.json"
-LIMIT = 1 << 20  # bytes
+RECORD_BYTES = 1 << 20  # bytes
 
 
 class RankWaits(Value, frozen=True, kw_only=True):
@@ -54,7 +54,7 @@ def read_waits(pages: Path | None) -> RankWaits:
     if pages is None:
         return RankWaits()
     try:
-        content = read_head(pages.parent / NAME, LIMIT, follow=False)
+        content = read_head(pages.parent / NAME, RECORD_BYTES, follow=False)
         return msgspec.json.decode(content, type=RankWaits)
     except (OSError, msgspec.MsgspecError):
         return RankWaits()

@@ -43,7 +43,7 @@ CHECK_EVERY = 10.0  # seconds between looks at the standby itself and at the fre
 LONGEST_START = 2.0  # seconds to our first line in a standby
 EXPECTED_SIZE = 400 * 2**20  # bytes, before one was measured
 SPARE = 3  # times its size must be free
-LIMIT = 1024 * 1024  # bytes of a report
+REPORT_BYTES = 1024 * 1024  # bytes of a report
 PIPE_SIZE = 65536  # bytes that a pipe takes at once
 MEGABYTE = 1_000_000
 # Read by rocsteady_train when training begins, and by nothing that is imported ahead.
@@ -364,7 +364,9 @@ def _stamp(path: str) -> tuple[int, int] | None:
 
 def _read(path: Path) -> ImportReport | None:
     try:
-        found = msgspec.json.decode(read_regular(path, LIMIT, follow=False), type=ImportReport)
+        found = msgspec.json.decode(
+            read_regular(path, REPORT_BYTES, follow=False), type=ImportReport
+        )
     except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
         return None
     return found if found.version == wire.IMPORTS_VERSION else None

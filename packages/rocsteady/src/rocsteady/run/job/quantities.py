@@ -6,9 +6,9 @@ import math
 import re
 from datetime import date, datetime, timedelta
 
-from rocsteady.system.logfile import LEAST
+from rocsteady.system.logfile import LEAST_LOG_BYTES
 
-LONGEST = timedelta(days=3650)
+LONGEST_DURATION = timedelta(days=3650)
 MOST_DOLLARS = 1e9
 MOST_BYTES = 10**15
 _MOMENT = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}[Tt ]")
@@ -31,7 +31,7 @@ def duration(text: str) -> timedelta:
         rest = rest[match.end() :]
     if rest.strip() or not text.strip():
         raise ValueError(f"{text!r} is not a duration; write it as 90s, 10m, 2h 30m or 3d")
-    if not timedelta(0) < total <= LONGEST:
+    if not timedelta(0) < total <= LONGEST_DURATION:
         raise ValueError(f"{text!r}: must be more than 0 and less than 10 years")
     return total
 
@@ -65,8 +65,8 @@ def size(value: object) -> int:
     if match is None:
         raise ValueError(f'{value!r} is not a size; write it as "200MB" or "2GB"')
     found = round(float(match.group(1)) * _BYTES[match.group(2).lower()])
-    if not LEAST <= found <= MOST_BYTES:
-        raise ValueError(f"{value!r}: from {LEAST // 1_000_000} MB to 1,000 TB")
+    if not LEAST_LOG_BYTES <= found <= MOST_BYTES:
+        raise ValueError(f"{value!r}: from {LEAST_LOG_BYTES // 1_000_000} MB to 1,000 TB")
     return found
 
 

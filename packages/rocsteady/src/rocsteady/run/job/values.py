@@ -10,7 +10,7 @@ import msgspec
 from rocsteady.model import Deadline, Value
 from rocsteady.run.job.metrics import Metrics
 from rocsteady.run.job.notify import Notify
-from rocsteady.system.logfile import LIMIT, LogRules
+from rocsteady.system.logfile import LOG_BYTES, LogRules
 
 CHECKPOINT = "{checkpoint}"
 
@@ -103,7 +103,7 @@ class Job(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
     deadline: Deadline | None = None
     budget: float | None = None  # dollars
     hang_after: timedelta | None = None
-    log_limit: int = LIMIT  # bytes of the log of an attempt
+    log_limit: int = LOG_BYTES  # bytes of the log of an attempt
     resume: Resume | None = None
     done_when: DoneWhen = DoneWhen()
     variants: dict[str, Variant] = msgspec.field(default_factory=dict)

@@ -83,7 +83,7 @@ def webhook_post(notice: Notice, url: str, kind: WebhookKind) -> WebhookPost:
 
 
 WITHIN = timedelta(seconds=20)  # for one way
-SHOWN = 200  # characters of what a program complained of
+COMPLAINT_LENGTH = 200  # characters of what a program complained of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -227,11 +227,11 @@ def _why(answer: Answer) -> str:
         return str(answer.outcome.value)
     if answer.exit_code == 0:
         return ""
-    said: str = redactor_here().text(" ".join(answer.text.split())[:SHOWN])
+    said: str = redactor_here().text(" ".join(answer.text.split())[:COMPLAINT_LENGTH])
     return said or f"exit code {answer.exit_code}"
 
 
-UNCHANGED = ("", "retry")  # the same again
+SAME_SETTINGS = ("", "retry")  # the same again
 
 
 class RunNotices:
@@ -251,7 +251,7 @@ class RunNotices:
         self._why = ". ".join([decision.why.rstrip("."), *lines[-1:]])
         if failure is None or decision.next is Next.END:
             return
-        change = "" if decision.remedy in UNCHANGED else f" with {decision.remedy}"
+        change = "" if decision.remedy in SAME_SETTINGS else f" with {decision.remedy}"
         self._send(
             NotifyEvent.INCIDENT,
             failure.kind,

@@ -29,7 +29,7 @@ from rocsteady.store.values import Run
 from rocsteady.system.atomic_file import write_whole
 
 EVERY = 15.0  # seconds between two sets of numbers, at least
-SHARE = 0.01  # of the time that may go into reading the journal for them
+EXPORT_SHARE = 0.01  # of the time that may go into reading the journal for them
 LOOK_EVERY = 2.0  # seconds between two looks whether numbers are due
 READABLE = 0o644  # node_exporter is another user
 MOST_TEXT = 500  # characters of an event
@@ -157,7 +157,7 @@ class RunExports(Observer):
             return
         with contextlib.suppress(RocsteadyError):  # the journal is locked for long: later
             metrics = self._metrics()
-            self._due += (time.monotonic() - began) / SHARE
+            self._due += (time.monotonic() - began) / EXPORT_SHARE
             for target in self.targets:
                 why = _written(target, metrics)
                 if why and target.name not in self._failed:

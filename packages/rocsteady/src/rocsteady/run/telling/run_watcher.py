@@ -34,10 +34,10 @@ from rocsteady.system.logfile import TEXT_STAMP
 from rocsteady.wording import plural
 
 READ_EVERY = 2.0  # seconds, at least, between two readings of the journal
-SHARE = 0.015  # of the time that may go into them
+READING_SHARE = 0.015  # of the time that may go into them
 LOG_TAIL = 16 * 1024  # bytes
 TAIL_LINES = 60  # more than a screen has
-RETRY = "-- retry {} --"  # between the logs of two attempts
+RETRY_HEADING = "-- retry {} --"  # between the logs of two attempts
 _OWN_TIME = re.compile(r"\[?(?:\d{4}-\d\d-\d\d[ T])?\d\d:\d\d:\d\d")  # that a script prints
 
 
@@ -114,14 +114,14 @@ class RunWatcher:
         shown = _without_secrets(line), _without_secrets_in(story)
         self._gpu_users = gpu_users()
         self._read_at = time.monotonic()
-        self._wait = max(READ_EVERY, (self._read_at - began) / SHARE)
+        self._wait = max(READ_EVERY, (self._read_at - began) / READING_SHARE)
         return lines, *shown
 
     def _log(self) -> tuple[str, ...]:
         """Return the last lines that the script printed, in all attempts."""
         lines: tuple[str, ...] = ()
         for number in range(max(1, self._line.attempts), 0, -1):
-            begins = (RETRY.format(number - 1),) if number > 1 else ()
+            begins = (RETRY_HEADING.format(number - 1),) if number > 1 else ()
             lines = (*begins, *self._log_of(number), *lines)
             if len(lines) >= TAIL_LINES:
                 break

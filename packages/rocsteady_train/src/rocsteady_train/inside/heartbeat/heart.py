@@ -39,7 +39,7 @@ from ..wire import (
 from . import page
 
 IGNORED = -1  # instead of the phase to go back to: this was not the thread that trains
-NEVER = 1 << 63
+NOT_DUE = 1 << 63
 QUIET = 1_000_000_000  # a thread that trains may be relieved by another after so long
 CYCLE = 32  # beats in which a step should come round
 NO_CYCLE = (-1, -1)
@@ -78,7 +78,7 @@ class Heart:
         """Forget the page: there is none yet, or it is the parent's. The next beat makes one."""
         self.words = memoryview(bytearray(SIZE)).cast("Q")  # written to, read by nobody
         self.opened = False
-        self.due = 0  # when the next beat goes through ``late``; NEVER once it is of no use
+        self.due = 0  # when the next beat goes through ``late``; NOT_DUE once it is of no use
         self.beats = self.steps = 0
         self.phase = STARTING
         self.fused = False  # an optimizer was stepped in the last backward
@@ -168,7 +168,7 @@ class Heart:
 
     def stop(self, error: Exception) -> None:
         """Beat no more, after an error of ours: the script goes on, and there is no page."""
-        if self.due == NEVER:
+        if self.due == NOT_DUE:
             return  # it was said before
         page.note("heartbeat is off", error)
         if self.opened:
@@ -177,7 +177,7 @@ class Heart:
 
     def _be_useless(self) -> None:
         self.reset()
-        self.due = NEVER
+        self.due = NOT_DUE
 
     def _claim(self, me: int, now: int, training: bool) -> bool:  # noqa: FBT001 - not an option
         """Return whether this thread trains, or may speak for the one that does."""
