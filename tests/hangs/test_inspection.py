@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from rocsteady.doctor.knowledge.waits import load_waits
 from rocsteady.errors import ExaminationError
-from rocsteady.hangs.inspection import Inspection, Standing, _worth_stopping, inspect
+from rocsteady.hangs.inspection import Inspection, ProcessState, _worth_stopping, inspect
 from rocsteady.hangs.judgment.judgment import begin, worth_stopping
 from rocsteady.hangs.looking.snapshot import take_snapshot
 from rocsteady.hangs.values import Snapshot
@@ -50,31 +50,31 @@ thread.start()
 thread.join()""",
 }
 HEALTHY = {
-    "sleeps": (Standing.WAITING, "time.sleep(600)  # HERE"),
-    "computes": (Standing.WORKING, "while True: sum(range(1000))  # HERE"),
+    "sleeps": (ProcessState.WAITING, "time.sleep(600)  # HERE"),
+    "computes": (ProcessState.WORKING, "while True: sum(range(1000))  # HERE"),
     "a queue that a thread fills later": (
-        Standing.WAITING,
+        ProcessState.WAITING,
         "items = queue.Queue()\nthreading.Timer(600, items.put, [1]).start()\nitems.get()  # HERE",
     ),
     "a lock with a timeout": (
-        Standing.WAITING,
+        ProcessState.WAITING,
         "lock = threading.Lock()\nlock.acquire()\nlock.acquire(timeout=600)  # HERE",
     ),
     "a child that sleeps": (
-        Standing.WAITING,
+        ProcessState.WAITING,
         "subprocess.run([sys.executable, '-c', 'import time; time.sleep(600)'])  # HERE",
     ),
     "a signal that somebody may send": (
-        Standing.WAITING,
+        ProcessState.WAITING,
         "signal.signal(signal.SIGUSR1, print)\nsignal.pause()  # HERE",
     ),
     "a program whose alarm cannot be seen": (
-        Standing.WAITING,
+        ProcessState.WAITING,
         """child = subprocess.Popen(["cat"], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
 child.stdout.read()  # HERE""",
     ),
     "stopped": (
-        Standing.STOPPED,
+        ProcessState.STOPPED,
         "os.kill(os.getpid(), signal.SIGSTOP)  # HERE",
     ),
 }
@@ -107,11 +107,11 @@ def line_of(body: str) -> str:
     return f"train.py:{next(n for n, line in enumerate(lines, 1) if '# HERE' in line)}"
 
 
-def seen(process: subprocess.Popen[bytes], state: Standing) -> Inspection:
+def seen(process: subprocess.Popen[bytes], state: ProcessState) -> Inspection:
     """Inspect it, again if it has not come to its line yet."""
     found = inspect(process.pid, load_waits()).inspection
     for _ in range(3):
-        if found.state in (state, Standing.STUCK):
+        if found.state in (state, ProcessState.STUCK):
             break
         found = inspect(process.pid, load_waits()).inspection
     return found
@@ -121,16 +121,16 @@ def seen(process: subprocess.Popen[bytes], state: Standing) -> Inspection:
 @pytest.mark.ci
 @pytest.mark.parametrize("body", STUCK.values(), ids=STUCK.keys())
 def test_what_is_stuck_is_found_at_its_line(start: Start, body: str) -> None:
-    found = seen(start(body), Standing.STUCK)
+    found = seen(start(body), ProcessState.STUCK)
 
-    assert found.state is Standing.STUCK, found
+    assert found.state is ProcessState.STUCK, found
     assert found.place.split()[0] == line_of(body)
 
 
 @pytest.mark.slow
 @pytest.mark.ci
 @pytest.mark.parametrize(("state", "body"), HEALTHY.values(), ids=HEALTHY.keys())
-def test_what_may_go_on_is_not_called_stuck(start: Start, state: Standing, body: str) -> None:
+def test_what_may_go_on_is_not_called_stuck(start: Start, state: ProcessState, body: str) -> None:
     process = start(body)
     found = seen(process, state)
 

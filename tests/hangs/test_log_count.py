@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rocsteady.hangs.line_pattern import LinePattern
-from rocsteady.hangs.output import KEPT, LogCount, OutputCounter, Progress
+from rocsteady.hangs.output import KEPT, LogCount, OutputCounter, PrintedProgress
 
 EPISODE = r"episode (?P<n>[\d,]+)(?:/(?P<total>\d+))?"
 
@@ -18,8 +18,8 @@ def count(pattern: str = EPISODE) -> LogCount:
     return LogCount(LinePattern(pattern))
 
 
-def at(n: int, total: int | None = None) -> Progress:
-    return Progress(n=n, total=total, rate=None)
+def at(n: int, total: int | None = None) -> PrintedProgress:
+    return PrintedProgress(n=n, total=total, rate=None)
 
 
 @pytest.mark.parametrize(
@@ -38,7 +38,7 @@ def at(n: int, total: int | None = None) -> Progress:
         ("", None),
     ],
 )
-def test_the_newest_line_that_matches_tells(printed: str, progress: Progress | None) -> None:
+def test_the_newest_line_that_matches_tells(printed: str, progress: PrintedProgress | None) -> None:
     counted = count()
     counted.feed(printed.encode())
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rocsteady.hangs.output import OutputCounter, Progress, take_apart
+from rocsteady.hangs.output import OutputCounter, PrintedProgress, take_apart
 from rocsteady.hangs.values import Output
 
 
@@ -118,13 +118,13 @@ def test_windows_line_ends_do_not_draw_again() -> None:
 def test_n_total_and_rate_are_kept() -> None:
     counter = OutputCounter()
     counter.feed(b"\r 12%|#2  | 904/7500 [07:10<52:00,  2.10it/s]\r ", 1.0)
-    assert counter.progress == Progress(n=904, total=7500, rate=2.1)
+    assert counter.progress == PrintedProgress(n=904, total=7500, rate=2.1)
 
     counter.feed(b" 12%|#2  | 905/7500 [07:10<52:00,  4.00s/it]\r ", 2.0)
-    assert counter.progress == Progress(n=905, total=7500, rate=0.25)
+    assert counter.progress == PrintedProgress(n=905, total=7500, rate=0.25)
 
     counter.feed(b"\nstep 7\n", 3.0)
-    assert counter.progress == Progress(n=7, total=None, rate=None)
+    assert counter.progress == PrintedProgress(n=7, total=None, rate=None)
 
 
 def test_bytes_and_lines_are_counted_and_the_time_is_that_of_the_last_sign() -> None:
@@ -183,7 +183,7 @@ def test_reading_goes_on_at_a_whole_line_after_a_flood() -> None:
     before = counter.output.counters
     counter.feed(b"2\nstep 13\n", 2.0)
 
-    assert counter.progress == Progress(n=13, total=None, rate=None)
+    assert counter.progress == PrintedProgress(n=13, total=None, rate=None)
     assert counter.output.counters == before + 1
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from rocsteady.model import Risk, Strategy
-from rocsteady.plan.chains import Course, End, Tried, chain_of, ends, mean
+from rocsteady.plan.chains import ChainEnd, LinkForecast, Scenario, chain_of, ends, mean
 from rocsteady.plan.pace import NEVER_ENDS
 from rocsteady.plan.values import Basis, Finish, Option
 
@@ -21,36 +21,36 @@ RATES = st.floats(0.01, 100.0)
 
 
 @st.composite
-def tried(draw: st.DrawFn, *, last: bool = False) -> Tried:
+def tried(draw: st.DrawFn, *, last: bool = False) -> LinkForecast:
     rates = draw(st.lists(RATES, min_size=1, max_size=3))
     works = draw(st.floats(0.0, 1.0))
-    courses = [Course(works / len(rates), rate) for rate in rates] + [Course(1 - works, 0.0)]
+    scenarios = [Scenario(works / len(rates), rate) for rate in rates] + [Scenario(1 - works, 0.0)]
     if last:
-        return Tried(tuple(Course(1 / len(rates), rate) for rate in rates), math.inf)
-    return Tried(tuple(courses), draw(st.floats(1.0, 1000.0)), draw(RATES))
+        return LinkForecast(tuple(Scenario(1 / len(rates), rate) for rate in rates), math.inf)
+    return LinkForecast(tuple(scenarios), draw(st.floats(1.0, 1000.0)), draw(RATES))
 
 
-def brute_force(links: list[Tried], left: float, *, resumes: bool) -> list[End]:
+def brute_force(links: list[LinkForecast], left: float, *, resumes: bool) -> list[ChainEnd]:
     """Go through every combination of courses, one after the other."""
     found = []
-    for taken in itertools.product(*(link.courses for link in links)):
-        now, rest, chance = 0.0, left, math.prod(course.chance for course in taken)
-        for number, (link, course) in enumerate(zip(links, taken, strict=True)):
-            alone = rest / course.rate if course.rate else NEVER_ENDS
-            kept = number == len(links) - 1 or alone <= link.within or course.rate >= link.least
-            if kept and course.rate:
+    for taken in itertools.product(*(link.scenarios for link in links)):
+        now, rest, chance = 0.0, left, math.prod(scenario.chance for scenario in taken)
+        for number, (link, scenario) in enumerate(zip(links, taken, strict=True)):
+            alone = rest / scenario.rate if scenario.rate else NEVER_ENDS
+            kept = number == len(links) - 1 or alone <= link.within or scenario.rate >= link.least
+            if kept and scenario.rate:
                 now += alone
                 break
             if number == len(links) - 1:
                 now = NEVER_ENDS
                 break
             now += link.within
-            rest -= course.rate * link.within if resumes else 0.0
-        found.append(End(chance, min(now, NEVER_ENDS)))
+            rest -= scenario.rate * link.within if resumes else 0.0
+        found.append(ChainEnd(chance, min(now, NEVER_ENDS)))
     return found
 
 
-def by_end(found: list[End]) -> dict[float, float]:
+def by_end(found: list[ChainEnd]) -> dict[float, float]:
     totals: dict[float, float] = {}
     for end in found:
         if end.chance > 1e-300:  # less than that is lost by multiplying
@@ -66,7 +66,7 @@ def by_end(found: list[End]) -> dict[float, float]:
     resumes=st.booleans(),
 )
 def test_every_end_is_that_of_brute_force(
-    first: list[Tried], last: Tried, left: float, *, resumes: bool
+    first: list[LinkForecast], last: LinkForecast, left: float, *, resumes: bool
 ) -> None:
     links = [*first, last]
     exact = by_end(list(ends(links, left, resumes=resumes)))
@@ -79,7 +79,7 @@ def test_every_end_is_that_of_brute_force(
 
 @given(first=tried(), last=tried(last=True), left=st.floats(100.0, 1e6), resumes=st.booleans())
 def test_a_chain_is_no_worse_than_its_fallback_by_more_than_the_time_limit(
-    first: Tried, last: Tried, left: float, *, resumes: bool
+    first: LinkForecast, last: LinkForecast, left: float, *, resumes: bool
 ) -> None:
     alone = mean(list(ends([last], left, resumes=resumes)))
     ruled = first._replace(least=left / alone)  # as a plan sets it

@@ -17,7 +17,7 @@ from rocsteady.plan.job_file_text import Draft, Work, going_on, how_much, job_te
 from rocsteady.plan.script_traces import LogCounter, Printed, ScriptTraces
 from rocsteady.plan.trials import TrialResult
 from rocsteady.plan.values import Pace
-from rocsteady.run.checkpoints.resume_detection import How, ResumeMethod, detect_resume
+from rocsteady.run.checkpoints.resume_detection import ResumeMethod, ResumeSign, detect_resume
 from rocsteady.run.checkpoints.script_facts import ScriptFacts, read_facts
 from rocsteady.run.job.job_file import parse_job
 from rocsteady.run.job.values import DoneWhen, FileKind, Job, Resume, Total, WantedFile
@@ -132,7 +132,7 @@ def test_what_ended_by_itself_may_have_gone_on_from_an_earlier_run(tmp_path: Pat
 
 OPTION = Resume(arguments=("--resume", "{checkpoint}"), checkpoints=("c/*.pt",))
 FLAG = Resume(arguments=("--resume",), checkpoints=("c/*.pt",))
-UNKNOWN = ResumeMethod(how=How.UNKNOWN)
+UNKNOWN = ResumeMethod(how=ResumeSign.UNKNOWN)
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ from rocsteady.hangs.proof.wait_set import Waiter
 from rocsteady.model import Forecast, Strategy
 from rocsteady.report.pages import render_page
 from rocsteady.report.read_run import bundle
-from rocsteady.report.source_lines import Source, SourceLine
+from rocsteady.report.source_lines import SourceExcerpt, SourceLine
 from rocsteady.report.story import (
     ATTEMPT_COLUMNS,
     TRIED_COLUMNS,
@@ -199,7 +199,7 @@ def test_the_wait_is_drawn_beside_the_lines_of_the_script() -> None:
     found = IncidentEvidence(
         incident=1,
         waiters=(main, worker),
-        source=Source(file="train.py", lines=lines, changed=False),
+        source=SourceExcerpt(file="train.py", lines=lines, changed=False),
     )
     elements = Elements(render_page(build_story(replace(facts(), evidence=(found,)))))
 

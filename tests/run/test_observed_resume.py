@@ -14,7 +14,7 @@ from supervised import Project
 from rocsteady.hangs.heartbeat_pages import CheckpointRead, read_checkpoint
 from rocsteady.run.attempt.attempt_end import AttemptEnd
 from rocsteady.run.attempt.progress import READ, ProgressCounts
-from rocsteady.run.checkpoints.checkpoints import Checkpoints, Steps
+from rocsteady.run.checkpoints.checkpoints import Checkpoints, StepEstimate
 from rocsteady.run.job.values import Job
 
 TRAINS = """
@@ -190,7 +190,7 @@ def test_of_several_hosts_only_one_writes_what_all_resume_from(tmp_path: Path) -
 def test_an_attempt_that_saves_over_what_it_began_with_is_further(tmp_path: Path) -> None:
     file, log = tmp_path / "last.pt", tmp_path / "log"
     file.touch()
-    job, none = Job(command=("python",)), Steps(least=0, most=0, key="")
+    job, none = Job(command=("python",)), StepEstimate(least=0, most=0, key="")
     checkpoints = Checkpoints(job, tmp_path, tmp_path, None, began=100.0)
     counts = ProgressCounts()
 

@@ -7,7 +7,7 @@ import time
 import msgspec
 
 from rocsteady.hangs.judgment.verdict import Verdict
-from rocsteady.hangs.output import Progress, take_apart
+from rocsteady.hangs.output import PrintedProgress, take_apart
 from rocsteady.hangs.values import Heartbeat
 from rocsteady.model import RunState
 from rocsteady.run.attempt.progress import AttemptProgress, RankRestarts, StepTimes
@@ -79,12 +79,12 @@ def test_a_look_that_comes_late_does_not_put_a_checkpoint_before_its_step() -> N
 
 
 def test_where_the_job_names_a_pattern_it_is_the_count_of_work() -> None:
-    printed = [Progress(n=3, total=300, rate=None)]
+    printed = [PrintedProgress(n=3, total=300, rate=None)]
     made = AttemptProgress(lambda: printed[-1], None, before=2, by_log=True)
     made.heartbeats = (beat(4000, base=900, total=9000),)
 
     first = made.seen(1.0, HEALTHY)
-    printed.append(Progress(n=7, total=300, rate=None))
+    printed.append(PrintedProgress(n=7, total=300, rate=None))
     sample = made.seen(5.0, HEALTHY)
 
     assert (first.step, sample.step, sample.total) == (3, 7, 300)
@@ -98,7 +98,7 @@ def test_before_the_first_line_it_is_where_it_went_on_from() -> None:
 
 
 def test_what_the_job_says_of_its_total_comes_first() -> None:
-    made = AttemptProgress(lambda: Progress(n=3, total=300, rate=None), 200, by_log=True)
+    made = AttemptProgress(lambda: PrintedProgress(n=3, total=300, rate=None), 200, by_log=True)
 
     assert made.seen(1.0, HEALTHY).total == 200
 
@@ -114,12 +114,12 @@ def test_work_that_a_pattern_does_not_see_can_be_lost_all_the_same() -> None:
 
 def printing(*snapshots: tuple[int, int], before: int = 150) -> AttemptProgress:
     """Look at a resumed script that prints a counter beside the steps that it makes."""
-    printed: list[Progress] = []
+    printed: list[PrintedProgress] = []
     made = AttemptProgress(
         lambda: printed[-1] if printed else None, None, before=before, resumed=True
     )
     for number, (n, step) in enumerate(snapshots):
-        printed.append(Progress(n=n, total=400, rate=None))
+        printed.append(PrintedProgress(n=n, total=400, rate=None))
         made.heartbeats = (beat(step),)
         made.seen(float(number), HEALTHY)
     return made
@@ -146,7 +146,7 @@ def test_what_starts_at_the_beginning_needs_nobody_to_confirm_it() -> None:
 
 def total_after(*printed: tuple[str, int], batches: int) -> list[int | None]:
     """Return the total after each line that a script prints beside its steps."""
-    lines: list[Progress | None] = [None]
+    lines: list[PrintedProgress | None] = [None]
     made = AttemptProgress(lambda: lines[-1], None)
     totals = []
     for number, (line, step) in enumerate(printed):

@@ -10,7 +10,7 @@ from resume_table import README_SCRIPT, Case, cases, held_out_cases
 
 from rocsteady.run.checkpoints.checkpoints import without_option
 from rocsteady.run.checkpoints.own_checkpoints import OwnCheckpoint, without_files
-from rocsteady.run.checkpoints.resume_detection import How, detect_resume
+from rocsteady.run.checkpoints.resume_detection import ResumeSign, detect_resume
 
 SCRIPTS = Path(__file__).parent / "resume_scripts"
 
@@ -59,19 +59,19 @@ WAYS = {
 def test_thirty_scripts(case: Case, tmp_path: Path) -> None:
     method = detect_resume(folder_of(case, tmp_path), tmp_path)
 
-    assert (method.how is not How.UNKNOWN) == case.resumes, method.words
+    assert (method.how is not ResumeSign.UNKNOWN) == case.resumes, method.words
     assert method.arguments == WAYS.get(case.name, ())
 
 
 UNSEEN = {
-    "h31_argv": (How.OPTION, ("continue",), ""),
-    "h32_environment": (How.OPTION, (), "RESTORE_FROM"),
-    "h33_pointer": (How.ITSELF, (), ""),
-    "h34_package": (How.OPTION, ("--auto-resume",), ""),
-    "h35_fire": (How.OPTION, ("--init", "{checkpoint}"), ""),
-    "h36_subcommands": (How.UNKNOWN, (), ""),
-    "h37_rotating": (How.ITSELF, (), ""),
-    "h38_deque": (How.UNKNOWN, (), ""),
+    "h31_argv": (ResumeSign.OPTION, ("continue",), ""),
+    "h32_environment": (ResumeSign.OPTION, (), "RESTORE_FROM"),
+    "h33_pointer": (ResumeSign.ITSELF, (), ""),
+    "h34_package": (ResumeSign.OPTION, ("--auto-resume",), ""),
+    "h35_fire": (ResumeSign.OPTION, ("--init", "{checkpoint}"), ""),
+    "h36_subcommands": (ResumeSign.UNKNOWN, (), ""),
+    "h37_rotating": (ResumeSign.ITSELF, (), ""),
+    "h38_deque": (ResumeSign.UNKNOWN, (), ""),
 }
 
 
@@ -100,7 +100,7 @@ if {look} is not None:
 """
     )
 
-    assert detect_resume(("python", "train.py"), tmp_path).how is How.ITSELF
+    assert detect_resume(("python", "train.py"), tmp_path).how is ResumeSign.ITSELF
 
 
 @pytest.mark.parametrize(
@@ -116,7 +116,7 @@ def test_words_and_variables_by_which_only_weights_are_loaded_are_no_way(
 ) -> None:
     (tmp_path / "train.py").write_text(f"import os, sys, torch\n{line}\n")
 
-    assert detect_resume(("python", "train.py"), tmp_path).how is How.UNKNOWN
+    assert detect_resume(("python", "train.py"), tmp_path).how is ResumeSign.UNKNOWN
 
 
 def test_a_script_with_our_loop_is_not_told_that_it_cannot_resume(tmp_path: Path) -> None:
@@ -166,7 +166,7 @@ PARTS = {
 }
 
 
-def detected(tmp_path: Path, *arguments: str, **parts: str) -> tuple[How, str]:
+def detected(tmp_path: Path, *arguments: str, **parts: str) -> tuple[ResumeSign, str]:
     text = RESUMES
     for name, part in {**PARTS, **parts}.items():
         text = text.replace(name, part)
@@ -189,7 +189,7 @@ def detected(tmp_path: Path, *arguments: str, **parts: str) -> tuple[How, str]:
     ],
 )
 def test_what_would_lose_work_is_no_way(tmp_path: Path, parts: dict[str, str], why: str) -> None:
-    assert detected(tmp_path, **parts) == (How.UNKNOWN, why)
+    assert detected(tmp_path, **parts) == (ResumeSign.UNKNOWN, why)
 
 
 @pytest.mark.parametrize(
@@ -204,13 +204,13 @@ def test_what_would_lose_work_is_no_way(tmp_path: Path, parts: dict[str, str], w
 def test_what_does_not_touch_the_checkpoint_that_is_named_does_not_count(
     tmp_path: Path, start: str
 ) -> None:
-    assert detected(tmp_path, START=start) == (How.OPTION, "")
+    assert detected(tmp_path, START=start) == (ResumeSign.OPTION, "")
 
 
 def test_a_folder_that_is_deleted_because_the_user_said_so(tmp_path: Path) -> None:
     start = "if args.overwrite: shutil.rmtree(args.out)"
 
-    assert detected(tmp_path, "--overwrite", START=start)[0] is How.UNKNOWN
+    assert detected(tmp_path, "--overwrite", START=start)[0] is ResumeSign.UNKNOWN
 
 
 def test_a_path_that_the_user_gave_is_named(tmp_path: Path) -> None:
@@ -221,7 +221,7 @@ def test_a_path_that_the_user_gave_is_named(tmp_path: Path) -> None:
 
     method = detect_resume(("python", "train.py", "--resume", "base.pt"), tmp_path)
 
-    assert (method.how, method.given) == (How.OPTION, "base.pt")
+    assert (method.how, method.given) == (ResumeSign.OPTION, "base.pt")
 
 
 def test_a_folder_named_by_the_time_is_not_found_again_by_the_script(tmp_path: Path) -> None:
@@ -240,7 +240,7 @@ torch.save(state, last)
 
     method = detect_resume(("python", "train.py"), tmp_path)
 
-    assert method.how is How.UNKNOWN
+    assert method.how is ResumeSign.UNKNOWN
     assert method.why_not == "train.py:9: each start writes to another folder"
 
 
@@ -300,7 +300,7 @@ def test_trainers_commands(
 
     method = detect_resume(typed.split(), tmp_path)
 
-    assert method.how in (How.TRAINER, How.COMMAND)
+    assert method.how in (ResumeSign.TRAINER, ResumeSign.COMMAND)
     assert " ".join(method.arguments) in (arguments, arguments.partition(" ")[0])
     assert tuple(each.removeprefix("./") for each in method.checkpoints) == checkpoints
 
@@ -326,7 +326,7 @@ def test_what_prevents_a_trainer_from_resuming_is_told_with_the_line(
 
     method = detect_resume(typed.split(), tmp_path)
 
-    assert method.how is How.UNKNOWN
+    assert method.how is ResumeSign.UNKNOWN
     assert where in method.why_not
 
 
@@ -342,7 +342,7 @@ def test_a_script_of_the_users_own_with_a_trainers_name_is_no_trainer(tmp_path: 
 
     method = detect_resume(("python", "train_network.py", "--save_state"), tmp_path)
 
-    assert method.how is How.UNKNOWN
+    assert method.how is ResumeSign.UNKNOWN
 
 
 DEEPSPEED = """
@@ -392,7 +392,7 @@ def test_a_loop_may_begin_where_deepspeeds_engine_says(
 
     method = detect_resume(("deepspeed", "--num_gpus", "1", "train.py"), tmp_path)
 
-    assert (method.how is How.OPTION) is counted
+    assert (method.how is ResumeSign.OPTION) is counted
 
 
 def test_what_a_script_with_deepspeed_lacks_is_told(tmp_path: Path) -> None:
@@ -400,7 +400,7 @@ def test_what_a_script_with_deepspeed_lacks_is_told(tmp_path: Path) -> None:
 
     method = detect_resume(("deepspeed", "train.py"), tmp_path)
 
-    assert method.how is How.UNKNOWN
+    assert method.how is ResumeSign.UNKNOWN
     assert "DeepSpeed" in method.why_not
 
 
@@ -419,7 +419,7 @@ def test_ray_goes_on_where_a_run_of_the_same_name_ended(
 
     method = detect_resume(("python", "train.py"), tmp_path)
 
-    assert method.how is (How.UNKNOWN if told else How.ITSELF)
+    assert method.how is (ResumeSign.UNKNOWN if told else ResumeSign.ITSELF)
     assert told in method.why_not
 
 
@@ -433,13 +433,13 @@ trainer.train({resume})
 @pytest.mark.parametrize(
     ("strategy", "resume", "how", "why"),
     [
-        ("steps", "resume_from_checkpoint=get_last_checkpoint('out')", How.ITSELF, ""),
-        ("steps", "", How.UNKNOWN, "resume_from_checkpoint"),
-        ("no", "resume_from_checkpoint=get_last_checkpoint('out')", How.UNKNOWN, "t.py:3"),
+        ("steps", "resume_from_checkpoint=get_last_checkpoint('out')", ResumeSign.ITSELF, ""),
+        ("steps", "", ResumeSign.UNKNOWN, "resume_from_checkpoint"),
+        ("no", "resume_from_checkpoint=get_last_checkpoint('out')", ResumeSign.UNKNOWN, "t.py:3"),
     ],
 )
 def test_what_is_known_of_a_library_is_known_of_its_scripts(
-    tmp_path: Path, strategy: str, resume: str, how: How, why: str
+    tmp_path: Path, strategy: str, resume: str, how: ResumeSign, why: str
 ) -> None:
     (tmp_path / "t.py").write_text(HF.format(strategy=strategy, resume=resume))
 
@@ -447,7 +447,7 @@ def test_what_is_known_of_a_library_is_known_of_its_scripts(
 
     assert method.how is how
     assert why in method.why_not
-    if how is How.ITSELF:
+    if how is ResumeSign.ITSELF:
         assert method.checkpoints == ("out/checkpoint-*",)
         assert method.complete == ("checkpoint-*/trainer_state.json",)
 

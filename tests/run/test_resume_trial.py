@@ -14,7 +14,7 @@ import pytest
 
 from rocsteady.errors import RocsteadyError
 from rocsteady.hangs.heartbeat_pages import CheckpointRead
-from rocsteady.run.checkpoints.resume_detection import How, ResumeMethod
+from rocsteady.run.checkpoints.resume_detection import ResumeMethod, ResumeSign
 from rocsteady.run.checkpoints.resume_trial import (
     COPIES,
     ResumeTrial,
@@ -35,7 +35,7 @@ def trial(tmp_path: Path) -> ResumeTrial:
         made.mkdir()
     (folder / "last.pt").write_bytes(b"step 200")
     (folder / "log.csv").write_text("1\n2\n")
-    keep(SavedMethod(method=ResumeMethod(how=How.OPTION)), records)
+    keep(SavedMethod(method=ResumeMethod(how=ResumeSign.OPTION)), records)
     trial = ResumeTrial(folder, records, SINCE, WITHIN)
     trial.prepare(Path("last.pt"))
     return trial

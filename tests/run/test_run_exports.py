@@ -24,7 +24,7 @@ from rocsteady.run.telling.run_exports import (
     exposition,
     targets_of,
 )
-from rocsteady.run.telling.run_metrics import QUANTITIES, RunEvent, RunMetrics
+from rocsteady.run.telling.run_metrics import QUANTITIES, MetricsEvent, RunMetrics
 from rocsteady.store.journal import Journal
 from rocsteady.store.location import find_place
 
@@ -33,7 +33,7 @@ NUMBERS = RunMetrics(
     at=1000.5,
     step=70,
     values={"step": 70.0, "goodput_ratio": 0.75, "incidents": 1.0},
-    events=(RunEvent(at=900.0, text="incident 1: hung"),),
+    events=(MetricsEvent(at=900.0, text="incident 1: hung"),),
 )
 DOCS = Path(__file__).parents[2] / "docs"
 DASHBOARD, GUIDE = DOCS / "grafana-dashboard.json", DOCS / "howto/other-tools.md"
@@ -97,7 +97,7 @@ def test_a_full_disk_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 def test_json_lines_get_each_interval_and_each_event_once(tmp_path: Path) -> None:
-    late = RunEvent(at=time.time() + 60, text="incident 2: hung")
+    late = MetricsEvent(at=time.time() + 60, text="incident 2: hung")
     target = JsonLinesFile(tmp_path / "a.jsonl", "a.jsonl")
 
     for _ in range(2):

@@ -14,7 +14,7 @@ from pathlib import Path
 import msgspec
 
 from rocsteady.doctor.values import Diagnosis
-from rocsteady.hangs.inspection import Inspection, Standing
+from rocsteady.hangs.inspection import Inspection, ProcessState
 from rocsteady.hangs.judgment.verdict import Verdict
 from rocsteady.hangs.proof.wait_set import Activity, Member, Waiter, WaitSet
 from rocsteady.hangs.values import ProcessSeen, ThreadSeen, Wait
@@ -32,7 +32,7 @@ from rocsteady.plan.values import Basis, Finish, Limit, Option, Pace, Plan, Pric
 from rocsteady.probe.values import DrillResult, FaultResult, ProbeLine
 from rocsteady.report.pages import render_markdown
 from rocsteady.report.story import RunFacts, build_story
-from rocsteady.run.checkpoints.resume_detection import How, ResumeMethod
+from rocsteady.run.checkpoints.resume_detection import ResumeMethod, ResumeSign
 from rocsteady.run.telling.events import (
     Crashed,
     Done,
@@ -419,7 +419,7 @@ def _inspection() -> None:
         ),
     )  # fmt: skip
     found = Inspection(
-        pid=4410, command=("python", "train.py"), age=743.0, state=Standing.STUCK,
+        pid=4410, command=("python", "train.py"), age=743.0, state=ProcessState.STUCK,
         why="process 4423 is waiting for a lock, and nothing can end that wait",
         place=worker.place, waiters=(main, worker), ways_out=(), processes=3,
         memory_bytes=1 << 30, gpus="", seconds=2.4,
@@ -453,13 +453,13 @@ _HUNG = Verdict(
     waits=WaitSet(at=0.0, members=(_MAIN, _LOCKED)),
 )  # fmt: skip
 _FOUND = ResumeMethod(
-    how=How.OPTION, arguments=("--resume", "{checkpoint}"), where="train.py:31",
+    how=ResumeSign.OPTION, arguments=("--resume", "{checkpoint}"), where="train.py:31",
     checkpoint="checkpoints/last.pt",
 )  # fmt: skip
 _TRAIN = ("python", "train.py")
 RUN_EVENTS = (
     Started(name="calm-otter", command=_TRAIN, method=_FOUND),
-    Started(name="calm-otter", command=_TRAIN, method=ResumeMethod(how=How.UNKNOWN)),
+    Started(name="calm-otter", command=_TRAIN, method=ResumeMethod(how=ResumeSign.UNKNOWN)),
     Started(name="calm-otter", command=_TRAIN, again=True, settings="num_workers=0"),
     Started(name="calm-otter", command=_TRAIN, observe=True),
     Quiet(

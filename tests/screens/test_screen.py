@@ -15,7 +15,7 @@ from terminal import Terminal
 
 from rocsteady.colours import RED, coloured
 from rocsteady.screens import screen
-from rocsteady.screens.screen import NARROW, WIDE, Column, Page, Progress, progress, wrapped
+from rocsteady.screens.screen import NARROW, WIDE, Column, Page, ProgressLine, progress, wrapped
 
 TEXT = "The quick brown fox jumps over the lazy dog and comes back for more of the same."
 COMMAND = "rocsteady run --resume calm-otter --with loader-inline -- python train.py --epochs 90"
@@ -129,7 +129,7 @@ def test_on_a_terminal_it_is_redrawn_and_taken_away(
     monkeypatch.setattr(sys, "stderr", stream)
     monkeypatch.setenv("TERM", "xterm")
 
-    with progress(lambda _: Progress("[red]far\x1b[2J", part)):
+    with progress(lambda _: ProgressLine("[red]far\x1b[2J", part)):
         pass
 
     assert "[red]far\\x1b[2J" in stream.getvalue()
@@ -141,7 +141,7 @@ def test_without_a_terminal_it_is_a_line_now_and_then(
 ) -> None:
     monkeypatch.setattr(screen, "LINE_EVERY", 0.05)
 
-    with progress(lambda _: Progress("trying", 0.25)):
+    with progress(lambda _: ProgressLine("trying", 0.25)):
         time.sleep(0.2)
 
     assert set(capsys.readouterr().err.splitlines()) == {"rocsteady: 25%, trying"}

@@ -36,7 +36,7 @@ from rocsteady.run.checkpoints import script_resume
 from rocsteady.run.telling.run_watcher import RankView, WatchView
 from rocsteady.screens import watch_app
 from rocsteady.screens.watch import (
-    Condition,
+    Badge,
     braille,
     condition,
     curves,
@@ -212,8 +212,8 @@ def test_a_paused_run_is_continued_and_is_not_stalled(deck: Deck) -> None:
 
     deck.run(act)
     assert deck.requests == [RequestKind.CONTINUE]
-    assert condition(deck.view) is Condition.PAUSED
-    assert condition(OF_RANKS) is Condition.SLOW
+    assert condition(deck.view) is Badge.PAUSED
+    assert condition(OF_RANKS) is Badge.SLOW
 
 
 def test_a_run_that_ended_is_only_shown_and_gives_the_exit_code(deck: Deck) -> None:
@@ -268,26 +268,26 @@ def test_ranks_that_wait_for_another_are_shown_as_such() -> None:
 @pytest.mark.parametrize(
     ("view", "found"),
     [
-        (TRAINING, Condition.TRAINING),
-        (HUNG, Condition.HUNG),
-        (RESUMING, Condition.RESUMING),
-        (WAITING, Condition.WAITING),
-        (DONE, Condition.DONE),
-        (CRASHED, Condition.CRASHED),
+        (TRAINING, Badge.TRAINING),
+        (HUNG, Badge.HUNG),
+        (RESUMING, Badge.RESUMING),
+        (WAITING, Badge.WAITING),
+        (DONE, Badge.DONE),
+        (CRASHED, Badge.CRASHED),
     ],
 )
 def test_each_state_has_a_badge_and_only_what_trains_has_a_speed(
-    view: WatchView, found: Condition
+    view: WatchView, found: Badge
 ) -> None:
     assert condition(view) is found
-    assert is_moving(view) is (found is Condition.TRAINING)
-    assert ("/s" in pace(view)) is (found is Condition.TRAINING)
+    assert is_moving(view) is (found is Badge.TRAINING)
+    assert ("/s" in pace(view)) is (found is Badge.TRAINING)
 
 
 def test_a_run_that_stands_still_has_no_speed_before_it_is_called_slow() -> None:
     still = msgspec.structs.replace(TRAINING, quiet=9.0)
 
-    assert condition(still) is Condition.TRAINING
+    assert condition(still) is Badge.TRAINING
     assert not is_moving(still)
     assert "/s" not in pace(still)
 

@@ -14,7 +14,7 @@ import pytest
 from host_children import Children, bearing
 
 from rocsteady.system import launch
-from rocsteady.system.child_end import Exit, How, Stopping, StopResult
+from rocsteady.system.child_end import Exit, StopOutcome, Stopping, StopResult
 from rocsteady.system.keeper import is_alive, process_snapshot
 
 SHORT = Stopping(
@@ -123,15 +123,15 @@ def test_wait_gives_up_in_time(children: Children) -> None:
 @pytest.mark.parametrize(
     ("kind", "how", "outcome"),
     [
-        ("plain", How.TERMINATED, Exit(signal=signal.SIGTERM)),
-        ("deaf", How.KILLED, KILLED),
-        ("elsewhere", How.KILLED, Exit(signal=signal.SIGTERM)),
-        ("zombie", How.TERMINATED, Exit(signal=signal.SIGTERM)),
-        ("short", How.TERMINATED, Exit(signal=signal.SIGTERM)),
+        ("plain", StopOutcome.TERMINATED, Exit(signal=signal.SIGTERM)),
+        ("deaf", StopOutcome.KILLED, KILLED),
+        ("elsewhere", StopOutcome.KILLED, Exit(signal=signal.SIGTERM)),
+        ("zombie", StopOutcome.TERMINATED, Exit(signal=signal.SIGTERM)),
+        ("short", StopOutcome.TERMINATED, Exit(signal=signal.SIGTERM)),
     ],
 )
 def test_every_kind_of_family_is_ended(
-    children: Children, kind: str, how: How, outcome: Exit
+    children: Children, kind: str, how: StopOutcome, outcome: Exit
 ) -> None:
     child = children.victim("host_family", kind)
     children.wait_for_log("ready")
@@ -153,7 +153,7 @@ def test_200_grandchildren_are_found_and_ended(children: Children) -> None:
 
     ended = child.stop(SHORT)
 
-    assert (ended.how, ended.unkillable) == (How.KILLED, ())
+    assert (ended.how, ended.unkillable) == (StopOutcome.KILLED, ())
     assert ended.seconds < 15
 
 
@@ -163,7 +163,7 @@ def test_a_stopped_process_hears_the_request_to_end(children: Children) -> None:
 
     ended = child.stop(SHORT, signal.SIGTERM)
 
-    assert (ended.how, ended.exit) == (How.TERMINATED, Exit(signal=signal.SIGTERM))
+    assert (ended.how, ended.exit) == (StopOutcome.TERMINATED, Exit(signal=signal.SIGTERM))
 
 
 def test_without_a_first_signal_it_is_killed_at_once(children: Children) -> None:
@@ -171,7 +171,7 @@ def test_without_a_first_signal_it_is_killed_at_once(children: Children) -> None
 
     ended = child.stop(Stopping(), None)
 
-    assert (ended.how, ended.exit) == (How.KILLED, KILLED)
+    assert (ended.how, ended.exit) == (StopOutcome.KILLED, KILLED)
     assert ended.seconds < 2
 
 
@@ -204,7 +204,7 @@ def test_what_hangs_is_killed_without_a_chance_to_save_but_its_memory_is_cleaned
 
     ended = child.stop(Stopping(), signal.SIGKILL)
 
-    assert (ended.how, ended.exit) == (How.KILLED, KILLED)
+    assert (ended.how, ended.exit) == (StopOutcome.KILLED, KILLED)
     assert not list(tmp_path.rglob("*.saved"))
     assert not Path(f"{name}.saved").exists()
     assert not Path("/dev/shm", name).exists()
@@ -216,7 +216,7 @@ def test_one_that_ended_by_itself_needs_nothing(children: Children) -> None:
 
     ended = child.stop(Stopping())
 
-    assert ended == StopResult(exit=Exit(code=0), seconds=ended.seconds, how=How.BY_ITSELF)
+    assert ended == StopResult(exit=Exit(code=0), seconds=ended.seconds, how=StopOutcome.BY_ITSELF)
 
 
 def test_what_a_command_leaves_behind_is_ended_by_close(children: Children) -> None:
@@ -244,7 +244,7 @@ def test_a_command_outlives_its_keeper_and_is_still_found_and_ended(children: Ch
     assert child.tree() == (child.pid,)
     ended = child.stop(SHORT)
 
-    assert (ended.exit, ended.how) == (Exit(signal=signal.SIGTERM), How.TERMINATED)
+    assert (ended.exit, ended.how) == (Exit(signal=signal.SIGTERM), StopOutcome.TERMINATED)
 
 
 def test_a_keeper_that_is_killed_while_it_starts_is_replaced(

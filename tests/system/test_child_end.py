@@ -10,9 +10,9 @@ import pytest
 
 from rocsteady.system.child_end import (
     Exit,
-    How,
     Interrupt,
     Interrupts,
+    StopOutcome,
     Stopping,
     StopResult,
     end_child,
@@ -42,7 +42,7 @@ def test_what_cannot_be_killed_is_named_in_time() -> None:
     ended = end_child(Stuck(), wait, stopping, signal.SIGTERM)
 
     assert ended == StopResult(
-        exit=None, unkillable=(NOBODY,), seconds=ended.seconds, how=How.UNKILLABLE
+        exit=None, unkillable=(NOBODY,), seconds=ended.seconds, how=StopOutcome.UNKILLABLE
     )
     assert ended.seconds < 2
 

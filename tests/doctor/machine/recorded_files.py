@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from rocsteady.doctor.machine.recording import Entry, RecordedRoot, Recording
+from rocsteady.doctor.machine.recording import RecordedPath, RecordedRoot, Recording
 from rocsteady.doctor.machine.view import View
 
-Files = dict[str, str | Entry]
+Files = dict[str, str | RecordedPath]
 
 
 def recording_of(files: Files, **fields: Any) -> Recording:  # noqa: ANN401 - those of Recording

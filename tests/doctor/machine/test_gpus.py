@@ -16,8 +16,8 @@ from rocsteady.doctor.machine.gpus import (
     Access,
     Gpu,
     GpuSurvey,
-    Link,
     Node,
+    PcieLink,
     PciGpu,
     displays,
     parse_properties,
@@ -27,7 +27,7 @@ from rocsteady.doctor.machine.gpus import (
     redirects_peers,
     survey_gpus,
 )
-from rocsteady.doctor.machine.recording import Entry
+from rocsteady.doctor.machine.recording import RecordedPath
 from rocsteady.system.disk_root import DiskRoot
 from rocsteady.system.root import Device, User
 from tests.doctor.machine.recorded_files import Files, view_of
@@ -147,7 +147,7 @@ def test_everything_that_the_card_itself_publishes_is_read() -> None:
         revision=1,
         vram_bytes=192 * GIB,
         gtt_bytes=64 * GIB,
-        link=Link(width=16, speed=32.0, max_width=16, max_speed=32.0),
+        link=PcieLink(width=16, speed=32.0, max_width=16, max_speed=32.0),
         iommu="identity",
         firmware={"smc": "0x00557800", "kfd": "177", "kfd_sdma": "22"},
     )
@@ -188,13 +188,13 @@ def test_nodes_come_in_number_order_not_name_order() -> None:
 def test_a_gpu_the_container_was_not_given_is_withheld() -> None:
     files = node(1, gpu_id=1, **MI300X)
     for name in ("gpu_id", "properties"):
-        files[f"{NODES}/2/{name}"] = Entry(errno="EPERM")
+        files[f"{NODES}/2/{name}"] = RecordedPath(errno="EPERM")
 
     assert survey(files) == GpuSurvey(driver_answers=True, gpus=(NODE_1,), withheld_nodes=(2,))
 
 
 def test_a_card_on_the_bus_is_not_called_unoffered_where_some_are_withheld() -> None:
-    files: Files = {f"{NODES}/2/gpu_id": Entry(errno="EACCES")}
+    files: Files = {f"{NODES}/2/gpu_id": RecordedPath(errno="EACCES")}
     files |= on_bus("0000:03:00.0", vendor="0x1002", **{"class": "0x030000"})
 
     assert survey(files) == GpuSurvey(driver_answers=True, withheld_nodes=(2,))
@@ -284,7 +284,7 @@ def test_a_card_on_the_bus_that_compute_does_not_offer_is_named_with_its_holder(
         address, vendor="0x1002", device="0x7480", revision="0xcf", **{"class": "0x030000"}
     )
     if driver:
-        files[f"{PCI}/{address}/driver"] = Entry(link=f"../../drivers/{driver}")
+        files[f"{PCI}/{address}/driver"] = RecordedPath(link=f"../../drivers/{driver}")
         files[f"/sys/bus/pci/drivers/{driver}/module"] = ""
 
     assert survey(files) == GpuSurvey(
@@ -326,7 +326,7 @@ def test_lines_of_properties_that_are_anything_else_are_passed_over() -> None:
 
 def test_names_that_are_not_nodes_are_passed_over() -> None:
     files = node(1, gpu_id=1, **MI300X)
-    files[NODES] = Entry(names=("1", "..", "x", "9" * 5000, "²", "-1"))
+    files[NODES] = RecordedPath(names=("1", "..", "x", "9" * 5000, "²", "-1"))
 
     assert survey(files) == GpuSurvey(driver_answers=True, gpus=(NODE_1,))
 
@@ -357,8 +357,8 @@ def access(files: Files, user: User | None = ALICE) -> Access:
     return read_access(view_of(files, user=user))
 
 
-def device(gid: int, rights: str) -> Entry:
-    return Entry(device=Device(mode="0660", uid=0, gid=gid, access=rights))
+def device(gid: int, rights: str) -> RecordedPath:
+    return RecordedPath(device=Device(mode="0660", uid=0, gid=gid, access=rights))
 
 
 def test_nodes_that_may_be_read_and_written_are_usable() -> None:
@@ -397,8 +397,10 @@ UPSTREAM, DOWNSTREAM = f"{PORT}/0000:01:00.0", f"{PORT}/0000:01:00.0/0000:02:00.
 GPU = f"{DOWNSTREAM}/0000:03:00.0"
 
 
-def link_of(files: Files) -> Link | None:
-    files = files | {CARD: Entry(link=f"../../../devices/{GPU.removeprefix('/sys/devices/')}")}
+def link_of(files: Files) -> PcieLink | None:
+    files = files | {
+        CARD: RecordedPath(link=f"../../../devices/{GPU.removeprefix('/sys/devices/')}")
+    }
     return read_link(view_of(files), CARD)
 
 
@@ -439,7 +441,7 @@ OTHER = bridge(DOWNSTREAM, "16", HALF, vendor="0x1b21") | bridge(UPSTREAM, "1", 
     ],
 )
 def test_the_link_that_counts(files: Files, width: int, speed: float) -> None:
-    assert link_of(files) == Link(width=width, speed=speed, max_width=16, max_speed=32.0)
+    assert link_of(files) == PcieLink(width=width, speed=speed, max_width=16, max_speed=32.0)
 
 
 @pytest.mark.parametrize(
@@ -451,7 +453,7 @@ def test_a_link_that_is_down_or_unknown_is_no_link(width: str, speed: str) -> No
 
 
 def test_the_climb_ends_at_the_root_of_a_hostile_recording() -> None:
-    files: Files = {"/class": "0x060400", "/vendor": "0x1002", CARD: Entry(link="/card")}
+    files: Files = {"/class": "0x060400", "/vendor": "0x1002", CARD: RecordedPath(link="/card")}
 
     assert read_link(view_of(files), CARD) is None
 
@@ -472,10 +474,10 @@ def test_acs_is_found_among_the_capabilities_of_a_bridge(
     space = bytes.fromhex(capabilities.replace(" ", ""))
     files: Files = gpu() | bridge(PORT, "16", "16.0 GT/s PCIe", vendor="0x1022")
     files |= bridge(UPSTREAM, "16", "16.0 GT/s PCIe") | bridge(DOWNSTREAM, "16", "16.0 GT/s PCIe")
-    files[CARD] = Entry(link=f"../../../devices/{GPU.removeprefix('/sys/devices/')}")
+    files[CARD] = RecordedPath(link=f"../../../devices/{GPU.removeprefix('/sys/devices/')}")
     if space:
         pieces = {"256": base64.b64encode(space + bytes(64)).decode()}
-        files[f"{PORT}/config"] = Entry(pieces=pieces)
+        files[f"{PORT}/config"] = RecordedPath(pieces=pieces)
 
     assert redirects_peers(view_of(files), CARD) is redirected
 

@@ -17,7 +17,7 @@ from rocsteady.doctor.machine.gpus import NODES
 from rocsteady.doctor.machine.machine import Machine, changes, examine, software_of
 from rocsteady.doctor.machine.recording import (
     MAX_NAMES,
-    Entry,
+    RecordedPath,
     RecordedRoot,
     decode_recording,
     read_recording,
@@ -103,8 +103,8 @@ def test_a_fifo_below_a_folder_root_costs_nothing(tmp_path: Path) -> None:
 def test_a_recording_that_names_all_the_nodes_it_may_has_an_end() -> None:
     names = tuple(str(index) for index in range(MAX_NAMES))
     files: Files = {
-        NODES: Entry(names=names),
-        "/sys/bus/pci/devices": Entry(names=names),
+        NODES: RecordedPath(names=names),
+        "/sys/bus/pci/devices": RecordedPath(names=names),
         "/proc/self/cgroup": "0::" + "/a" * 30_000,
     }
     took = []
@@ -125,7 +125,7 @@ SAMPLES = {
 }
 LINES = st.from_regex(r"([\w.:+-]{1,12}[ =:,]{0,2}[\w./'-]{0,24}\n){0,4}", fullmatch=True)
 ENTRIES = st.builds(
-    Entry,
+    RecordedPath,
     link=st.none() | st.sampled_from(["/", "..", "../../x", "/sys", "loop", "C:/x"]),
     errno=st.none() | st.sampled_from(["EIO", "EPERM", "ENOENT", "errorcode", "ETIMEDOUT"]),
     names=st.none() | st.tuples(st.text(max_size=8), st.sampled_from(["1", "..", "rocm", "x/y"])),

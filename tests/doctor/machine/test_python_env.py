@@ -13,13 +13,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rocsteady.doctor.machine.python_env import PythonEnv, find_python, torch_folder
-from rocsteady.doctor.machine.recording import Entry
+from rocsteady.doctor.machine.recording import RecordedPath
 from rocsteady.doctor.machine.view import View
 from rocsteady.system.disk_root import DiskRoot
 from tests.doctor.machine.recorded_files import Files, view_of
 
-ELF = Entry(pieces={"0": base64.b64encode(b"\x7fE").decode()})
-SCRIPT = Entry(pieces={"0": base64.b64encode(b"#!").decode()})
+ELF = RecordedPath(pieces={"0": base64.b64encode(b"\x7fE").decode()})
+SCRIPT = RecordedPath(pieces={"0": base64.b64encode(b"#!").decode()})
 
 
 def view(
@@ -38,9 +38,9 @@ def view(
 def venv(prefix: str, *, settings: str = "version = 3.12.1\n", python: str = "3.12") -> Files:
     return {
         f"{prefix}/pyvenv.cfg": settings,
-        f"{prefix}/bin/python": Entry(link="/usr/bin/python3.12"),
+        f"{prefix}/bin/python": RecordedPath(link="/usr/bin/python3.12"),
         "/usr/bin/python3.12": ELF,
-        f"{prefix}/lib/python{python}/site-packages": Entry(names=()),
+        f"{prefix}/lib/python{python}/site-packages": RecordedPath(names=()),
     }
 
 
@@ -55,11 +55,11 @@ def env(prefix: str, chosen: str, version: str = "3.12.1", python: str = "3.12")
 
 def debian(version: str = "3.11") -> Files:
     return {
-        "/usr/bin/python3": Entry(link=f"python{version}"),
+        "/usr/bin/python3": RecordedPath(link=f"python{version}"),
         f"/usr/bin/python{version}": ELF,
-        "/usr/lib/python3/dist-packages": Entry(names=()),
-        f"/usr/lib/python{version}": Entry(names=()),
-        f"/usr/local/lib/python{version}/dist-packages": Entry(names=()),
+        "/usr/lib/python3/dist-packages": RecordedPath(names=()),
+        f"/usr/lib/python{version}": RecordedPath(names=()),
+        f"/usr/local/lib/python{version}/dist-packages": RecordedPath(names=()),
     }
 
 
@@ -83,7 +83,7 @@ def test_a_virtual_environment_goes_before_the_conda_it_was_made_in() -> None:
 
 
 def test_conda_says_its_version_by_its_folders() -> None:
-    files: Files = {"/conda/lib/python3.10/site-packages": Entry(names=())}
+    files: Files = {"/conda/lib/python3.10/site-packages": RecordedPath(names=())}
 
     assert find_python(view(files, CONDA_PREFIX="/conda")) == env(
         "/conda", "CONDA_PREFIX", "3.10", "3.10"
@@ -113,7 +113,7 @@ def test_debian_keeps_its_packages_in_places_of_its_own() -> None:
 
 def test_the_users_own_packages_go_before_those_of_the_system() -> None:
     own = "/home/alice/.local/lib/python3.11/site-packages"
-    files = debian() | {own: Entry(names=())}
+    files = debian() | {own: RecordedPath(names=())}
 
     found = find_python(view(files, PATH="/usr/bin", HOME="/home/alice"))
     without = find_python(view(files, PATH="/usr/bin", HOME="/home/alice", PYTHONNOUSERSITE="1"))
@@ -127,7 +127,7 @@ def test_the_users_own_packages_go_before_those_of_the_system() -> None:
 
 
 def test_the_users_own_packages_are_closed_off_from_a_virtual_environment() -> None:
-    own: Files = {"/home/alice/.local/lib/python3.12/site-packages": Entry(names=())}
+    own: Files = {"/home/alice/.local/lib/python3.12/site-packages": RecordedPath(names=())}
 
     found = find_python(view(venv("/venv") | own, VIRTUAL_ENV="/venv", HOME="/home/alice"))
 
@@ -137,7 +137,7 @@ def test_the_users_own_packages_are_closed_off_from_a_virtual_environment() -> N
 def test_an_environment_with_system_packages_looks_there_last() -> None:
     own = "/home/alice/.local/lib/python3.11/site-packages"
     cfg = "home = /usr/bin\ninclude-system-site-packages = true\nversion = 3.11.2\n"
-    files = venv("/venv", settings=cfg, python="3.11") | debian() | {own: Entry(names=())}
+    files = venv("/venv", settings=cfg, python="3.11") | debian() | {own: RecordedPath(names=())}
 
     assert find_python(view(files, VIRTUAL_ENV="/venv", HOME="/home/alice")) == PythonEnv(
         prefix="/venv",
@@ -161,12 +161,12 @@ def test_uv_writes_the_version_under_another_name() -> None:
 
 
 def test_fedora_links_lib64_or_fills_it_and_both_are_said_once() -> None:
-    linked = venv("/venv") | {"/venv/lib64": Entry(link="lib")}
+    linked = venv("/venv") | {"/venv/lib64": RecordedPath(link="lib")}
     filled: Files = {
         "/usr/bin/python3": ELF,
-        "/usr/lib/python3.13/site-packages": Entry(names=()),
-        "/usr/lib64/python3.13/site-packages": Entry(names=()),
-        "/usr/local/lib64/python3.13/site-packages": Entry(names=()),
+        "/usr/lib/python3.13/site-packages": RecordedPath(names=()),
+        "/usr/lib64/python3.13/site-packages": RecordedPath(names=()),
+        "/usr/local/lib64/python3.13/site-packages": RecordedPath(names=()),
     }
 
     assert find_python(view(linked, VIRTUAL_ENV="/venv")) == env("/venv", "VIRTUAL_ENV")
@@ -237,7 +237,9 @@ def test_windows_has_a_layout_of_its_own(
     site = "C:/venv/Lib/site-packages"
     prefix, chosen, version = expected
 
-    found = find_python(view(files | {site: Entry(names=())}, platform="win32", **environment))
+    found = find_python(
+        view(files | {site: RecordedPath(names=())}, platform="win32", **environment)
+    )
 
     assert found == PythonEnv(prefix=prefix, chosen=chosen, version=version, site_packages=(site,))
 
@@ -248,7 +250,9 @@ def test_windows_has_a_layout_of_its_own(
     ids=["by its prefix", "by its place"],
 )
 def test_a_script_leads_to_where_it_said_that_python_lives(said: list[str]) -> None:
-    files = venv("/venv") | {"/shims/python3": Entry(pieces=SCRIPT.pieces, answer=json.dumps(said))}
+    files = venv("/venv") | {
+        "/shims/python3": RecordedPath(pieces=SCRIPT.pieces, answer=json.dumps(said))
+    }
 
     assert find_python(view(files, PATH="/shims")) == env("/venv", "PATH")
 
@@ -257,7 +261,7 @@ def test_a_script_leads_to_where_it_said_that_python_lives(said: list[str]) -> N
     "said", ["", "garbage", "[]", "7", "[1, 2, 3]", "[" * 100_000, '{"a": 1}', "[1e999, 1, 1]"]
 )
 def test_a_script_that_answers_nonsense_was_not_examined(said: str) -> None:
-    files: Files = {"/shims/python3": Entry(pieces=SCRIPT.pieces, answer=said)}
+    files: Files = {"/shims/python3": RecordedPath(pieces=SCRIPT.pieces, answer=said)}
 
     assert find_python(view(files, PATH="/shims")) == PythonEnv(
         prefix="/shims/python3",
@@ -270,7 +274,9 @@ def test_a_script_that_answers_nonsense_was_not_examined(said: str) -> None:
 
 def test_a_script_that_names_a_place_that_cannot_be_written_down_is_survived() -> None:
     files: Files = {
-        "/shims/python3": Entry(pieces=SCRIPT.pieces, answer='["/\\ud800", "", "3\\udcff", ""]')
+        "/shims/python3": RecordedPath(
+            pieces=SCRIPT.pieces, answer='["/\\ud800", "", "3\\udcff", ""]'
+        )
     }
 
     found = find_python(view(files, PATH="/shims"))
@@ -334,7 +340,7 @@ def test_a_torch_built_in_a_folder_of_its_own_is_found_by_its_link() -> None:
     text = "import site_hook\n# a comment\nrelative\n/src/missing\n/src/pytorch\n"
     files: Files = {
         **venv("/work/.venv"),
-        site: Entry(names=("__editable__.torch.pth",)),
+        site: RecordedPath(names=("__editable__.torch.pth",)),
         f"{site}/__editable__.torch.pth": text,
         "/src/pytorch/torch/version.py": "",
     }
@@ -363,7 +369,7 @@ def test_the_folder_of_torch_is_the_first_that_python_would_look_into() -> None:
 )
 def test_no_environment_is_too_strange(cfg: str, prefix: str, said: str) -> None:
     files = venv("/venv", settings=cfg)
-    files["/shims/python3"] = Entry(pieces=SCRIPT.pieces, answer=said)
+    files["/shims/python3"] = RecordedPath(pieces=SCRIPT.pieces, answer=said)
 
     for environment in ({"VIRTUAL_ENV": "/venv"}, {"VIRTUAL_ENV": prefix}, {"PATH": "/shims"}):
         found = find_python(view(files, **environment))

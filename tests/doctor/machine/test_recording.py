@@ -23,7 +23,7 @@ from rocsteady.doctor.machine.recording import (
     MAX_NAMES,
     MAX_PATHS,
     RECORDING_LIMIT,
-    Entry,
+    RecordedPath,
     RecordedRoot,
     Recording,
     decode_recording,
@@ -359,12 +359,12 @@ def secretive() -> Root:
         f"/sys/fs/cgroup{group}/memory.max": "1024\n",
         "/etc/os-release": 'PRETTY_NAME="Linux of alices-box"\n',
         "/data/venvs/one/pyvenv.cfg": "version = 3.12.1\nprompt = alice\n",
-        "/home/alice/venv": Entry(link="/data/venvs/one"),
+        "/home/alice/venv": RecordedPath(link="/data/venvs/one"),
         f"{site.replace('/home/alice/venv', '/data/venvs/one')}/torch/version.py": (
             "__version__ = '2.9.1+rocm6.4'\nhip = '6.4'\n# built on alices-box by alice\n"
         ),
-        "/dev/kfd": Entry(device=Device(mode="0660", uid=0, gid=992, access="rw")),
-        "/home/alice/lib": Entry(names=("libamdhip64.so", "letter-to-alice.txt")),
+        "/dev/kfd": RecordedPath(device=Device(mode="0660", uid=0, gid=992, access="rw")),
+        "/home/alice/lib": RecordedPath(names=("libamdhip64.so", "letter-to-alice.txt")),
     }
     return root_of(
         files,
@@ -431,8 +431,8 @@ def test_links_are_recorded_once_on_the_way(tmp_path: Path) -> None:
     recording = seen(tmp_path, ("text", "/opt/rocm/.info/version"), ("exists", "/opt/rocm"))
 
     assert recording.files == {
-        "/opt/rocm": Entry(link="/opt/rocm-6.2.0"),
-        "/opt/rocm-6.2.0": Entry(names=()),
+        "/opt/rocm": RecordedPath(link="/opt/rocm-6.2.0"),
+        "/opt/rocm-6.2.0": RecordedPath(names=()),
         "/opt/rocm-6.2.0/.info/version": "6.2.0\n",
     }
 
@@ -448,7 +448,7 @@ def test_absence_is_not_recorded_and_refusal_is(tmp_path: Path) -> None:
         ("exists", "/a\n"),
     )
 
-    assert recording.files == {"/folder": Entry(errno="EINVAL")}
+    assert recording.files == {"/folder": RecordedPath(errno="EINVAL")}
 
 
 def test_of_a_long_listing_only_what_tells_something_is_kept(tmp_path: Path) -> None:
@@ -458,7 +458,7 @@ def test_of_a_long_listing_only_what_tells_something_is_kept(tmp_path: Path) -> 
 
     recording = seen(tmp_path, ("names", "/opt"))
 
-    assert recording.files == {"/opt": Entry(names=("python3.12", "rocm", "rocm-6.2.0"))}
+    assert recording.files == {"/opt": RecordedPath(names=("python3.12", "rocm", "rocm-6.2.0"))}
 
 
 def test_a_text_that_grew_by_its_stand_ins_still_fits(tmp_path: Path) -> None:
@@ -485,7 +485,7 @@ def test_what_did_not_answer_is_not_asked_again(tmp_path: Path) -> None:
 
     recording = record(view, redactor(), KNOWN, "")
 
-    assert recording.files == {"/hangs": Entry(errno="ETIMEDOUT")}
+    assert recording.files == {"/hangs": RecordedPath(errno="ETIMEDOUT")}
 
 
 def test_a_hostile_machine_gives_a_recording_that_can_be_read(tmp_path: Path) -> None:
@@ -493,8 +493,8 @@ def test_a_hostile_machine_gives_a_recording_that_can_be_read(tmp_path: Path) ->
     (tmp_path / "loop").symlink_to("loop")
     files: Files = {
         "/proc/x": "",
-        "/venv": Entry(link="/venv"),
-        "/opt": Entry(names=("rocm-../../x", "rocm-7")),
+        "/venv": RecordedPath(link="/venv"),
+        "/opt": RecordedPath(names=("rocm-../../x", "rocm-7")),
     }
     environment = {"VIRTUAL_ENV": "venv", "LD_LIBRARY_PATH": "/a/../b:/" + "x" * 5000}
     root = root_of(files, folder="relative", environment=environment)
@@ -523,11 +523,11 @@ def test_a_hostile_machine_gives_a_recording_that_can_be_read(tmp_path: Path) ->
 def test_a_path_asked_again_leads_to_the_same_place(path: str) -> None:
     root = root_of(
         {
-            "/sys/card": Entry(link="devices/0"),
-            "/sys/devices/0/other": Entry(link="../1"),
+            "/sys/card": RecordedPath(link="devices/0"),
+            "/sys/devices/0/other": RecordedPath(link="../1"),
             "/sys/devices/1/vendor": "1",
             "/sys/devices/0/vendor": "0",
-            "/sys/loop": Entry(link="/sys/loop"),
+            "/sys/loop": RecordedPath(link="/sys/loop"),
         }
     )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rocsteady.doctor.machine.recording import Entry
+from rocsteady.doctor.machine.recording import RecordedPath
 from rocsteady.doctor.machine.rocm import (
     Cache,
     RocmInstall,
@@ -31,10 +31,10 @@ def test_no_rocm_is_an_answer() -> None:
 
 def test_an_install_and_the_link_to_it_are_one() -> None:
     files: Files = {
-        "/opt/rocm": Entry(link="/opt/rocm-6.2.0"),
+        "/opt/rocm": RecordedPath(link="/opt/rocm-6.2.0"),
         "/opt/rocm-6.2.0/.info/version": "6.2.0-66\n",
         "/opt/rocm-6.4.1/.info/version": "6.4.1-83\n",
-        "/opt/rocm-empty": Entry(names=()),
+        "/opt/rocm-empty": RecordedPath(names=()),
         "/opt/google/.info/version": "1\n",
     }
 
@@ -58,10 +58,10 @@ def test_a_relative_path_is_not_followed() -> None:
 
 def test_folders_of_the_search_path_with_rocm_in_them_are_shadows() -> None:
     files: Files = {
-        "/opt/rocm/lib": Entry(
+        "/opt/rocm/lib": RecordedPath(
             names=("libamdhip64.so", "libamdhip64.so.6", "librocblas.so.4", "libfoo.so")
         ),
-        "/usr/lib": Entry(names=("libc.so.6", "libhipster.so")),
+        "/usr/lib": RecordedPath(names=("libc.so.6", "libhipster.so")),
     }
 
     assert read_shadows(
@@ -83,9 +83,9 @@ def test_the_runtime_that_the_distribution_brought_is_named() -> None:
 ROOT = Disk(total=100, free=50, filesystem="ext4", writable=True)
 HOME = Disk(total=10, free=5, filesystem="nfs4", writable=False)
 FILES: Files = {
-    "/": Entry(disk=ROOT),
-    "/home/alice": Entry(names=(), disk=HOME),
-    "/scratch": Entry(names=(), disk=ROOT),
+    "/": RecordedPath(disk=ROOT),
+    "/home/alice": RecordedPath(names=(), disk=HOME),
+    "/scratch": RecordedPath(names=(), disk=ROOT),
 }
 
 

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from rocsteady.doctor.machine.recording import Entry
+from rocsteady.doctor.machine.recording import RecordedPath
 from rocsteady.doctor.machine.system import (
     WINDOWS,
     Driver,
@@ -49,7 +49,7 @@ def test_a_linux_host() -> None:
         "/etc/os-release": 'NAME="Ubuntu"\nPRETTY_NAME="Ubuntu 24.04.3 LTS"\n',
         "/proc/sys/kernel/osrelease": "6.8.0-79-generic\n",
         "/proc/cmdline": "BOOT_IMAGE=/vmlinuz root=UUID=1 quiet iommu=pt amdgpu.gpu_recovery=1\n",
-        "/sys/class/iommu": Entry(names=("ivhd0",)),
+        "/sys/class/iommu": RecordedPath(names=("ivhd0",)),
         "/proc/sys/kernel/random/boot_id": "b1\n",
         "/proc/1/cgroup": "0::/init.scope\n",
     }
@@ -71,7 +71,7 @@ def test_wsl2_is_known_by_its_kernel_its_device_and_the_bridge_to_it() -> None:
             {
                 "/proc/sys/kernel/osrelease": "5.15.153.1-microsoft-standard-WSL2\n",
                 "/dev/dxg": "",
-                "/opt/rocm": Entry(link="rocm-7.0.0"),
+                "/opt/rocm": RecordedPath(link="rocm-7.0.0"),
                 "/opt/rocm-7.0.0/lib/librocdxg.so": "",
             }
         )
@@ -94,7 +94,7 @@ def test_the_bridge_of_a_wheel_and_of_a_newer_package_is_found(place: str) -> No
 
 
 def test_an_iommu_class_without_members_is_an_iommu_that_is_off() -> None:
-    assert read_system(view_of({"/sys/class/iommu": Entry(names=())})).iommu_active is False
+    assert read_system(view_of({"/sys/class/iommu": RecordedPath(names=())})).iommu_active is False
 
 
 def test_root_is_told() -> None:
@@ -195,7 +195,11 @@ def test_memory_and_file_systems_are_read() -> None:
     meminfo = "MemTotal:       65536 kB\nMemFree:  1 kB\nMemAvailable:    1024 kB\n"
 
     assert limits(
-        {"/proc/meminfo": meminfo, "/dev/shm": Entry(disk=shared), "/work": Entry(disk=work)}
+        {
+            "/proc/meminfo": meminfo,
+            "/dev/shm": RecordedPath(disk=shared),
+            "/work": RecordedPath(disk=work),
+        }
     ) == Limits(
         memory_total=65536 * 1024,
         memory_available=1024 * 1024,
@@ -214,7 +218,7 @@ def test_no_limit_is_known_where_nothing_is_readable() -> None:
 def test_windows_has_no_shared_memory_file_system() -> None:
     shared = Disk(total=64, free=60, filesystem="tmpfs", writable=True)
 
-    found = limits({"/dev/shm": Entry(disk=shared)}, platform="win32", folder="C:/work")
+    found = limits({"/dev/shm": RecordedPath(disk=shared)}, platform="win32", folder="C:/work")
 
     assert found.shared_memory is None
 

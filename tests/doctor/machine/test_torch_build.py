@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rocsteady.doctor.machine.python_env import PythonEnv
-from rocsteady.doctor.machine.recording import Entry
+from rocsteady.doctor.machine.recording import RecordedPath
 from rocsteady.doctor.machine.torch_build import (
     MAGIC,
     MAX_SECTIONS,
@@ -66,7 +66,7 @@ xpu: Optional[str] = None
 def installed(version_file: str, **names: tuple[str, ...]) -> TorchBuild | None:
     """Read a torch; ``names`` are folders below site-packages with what they hold."""
     files: Files = {f"{SITE}/torch/version.py": version_file}
-    files |= {f"{SITE}{folder}": Entry(names=listed) for folder, listed in names.items()}
+    files |= {f"{SITE}{folder}": RecordedPath(names=listed) for folder, listed in names.items()}
     return read_torch(view_of(files), PYTHON)
 
 
@@ -226,7 +226,7 @@ def test_packages_that_matter_by_name_and_version() -> None:
         "torchmetrics-1.0.dist-info", "nvidia_cuda_runtime_cu12-12.4.127.dist-info",
     )  # fmt: skip
 
-    assert packages(view_of({SITE: Entry(names=names)}), PYTHON) == (
+    assert packages(view_of({SITE: RecordedPath(names=names)}), PYTHON) == (
         ("torch", "2.5.1"),
         ("nvidia_cuda_runtime_cu12", "12.4.127"),
         ("pytorch_triton_rocm", "3.1.0"),

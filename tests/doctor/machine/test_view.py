@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from rocsteady.doctor.machine.recording import Entry, RecordedRoot
+from rocsteady.doctor.machine.recording import RecordedPath, RecordedRoot
 from rocsteady.doctor.machine.view import Unread, View, patiently, whole_number
 from rocsteady.system.disk_root import DiskRoot
 from rocsteady.system.root import Device, Disk
@@ -26,10 +26,10 @@ def test_answers() -> None:
         {
             "/text": " 42\n",
             "/hex": "0x2A",
-            "/device": Entry(device=DEVICE),
-            "/disk": Entry(disk=DISK),
-            "/link": Entry(link="/text"),
-            "/script": Entry(answer="I am"),
+            "/device": RecordedPath(device=DEVICE),
+            "/disk": RecordedPath(disk=DISK),
+            "/link": RecordedPath(link="/text"),
+            "/script": RecordedPath(answer="I am"),
         }
     )
 
@@ -63,7 +63,9 @@ def test_what_is_missing_is_empty() -> None:
 
 
 def test_refused_is_not_missing() -> None:
-    view = view_of({"/a": Entry(errno="EPERM"), "/b": Entry(errno="EACCES"), "/c": "x"})
+    view = view_of(
+        {"/a": RecordedPath(errno="EPERM"), "/b": RecordedPath(errno="EACCES"), "/c": "x"}
+    )
 
     assert [view.refused(path) for path in ("/a", "/b", "/c")] == [True, True, False]
     assert view.exists("/a")
@@ -104,7 +106,7 @@ def test_every_question_is_asked_once() -> None:
 
 
 def test_facts_are_counted_and_what_is_there_but_unread_is_listed_once_by_path() -> None:
-    view = view_of({"/z": Entry(errno="EPERM"), "/b": Entry(errno="EIO"), "/a": "1"})
+    view = view_of({"/z": RecordedPath(errno="EPERM"), "/b": RecordedPath(errno="EIO"), "/a": "1"})
 
     view.text("/z")
     view.piece("/z", 0, 1)

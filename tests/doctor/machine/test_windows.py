@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from rocsteady.doctor.machine.gpus import Gpu, GpuSurvey
-from rocsteady.doctor.machine.recording import Entry
+from rocsteady.doctor.machine.recording import RecordedPath
 from rocsteady.doctor.machine.system import Driver
 from rocsteady.doctor.machine.windows import ADAPTERS, survey_adapters
 from tests.doctor.machine.recorded_files import Files, view_of
@@ -29,7 +29,7 @@ def test_an_amd_card_and_its_driver() -> None:
         DriverVersion="32.0.21025.10016",
     )
     files[f"{ADAPTERS}/0000/HardwareInformation.qwMemorySize"] = str(16 * 1024**3)
-    files[f"{ADAPTERS}/Properties"] = Entry(errno="EACCES")
+    files[f"{ADAPTERS}/Properties"] = RecordedPath(errno="EACCES")
 
     gpu = Gpu(
         node=None,
@@ -75,7 +75,7 @@ def test_no_adapter_is_an_answer() -> None:
 
 def with_hipinfo(printed: str) -> list[str | None]:
     files = adapter("0000", MatchingDeviceId=r"PCI\VEN_1002&DEV_7550&REV_C0")
-    files["C:/AMD/ROCm/bin/hipInfo.exe"] = Entry(answer=printed)
+    files["C:/AMD/ROCm/bin/hipInfo.exe"] = RecordedPath(answer=printed)
     view = view_of(
         files, platform="win32", folder="C:/", environment={"HIP_PATH": "C:\\AMD\\ROCm\\"}
     )

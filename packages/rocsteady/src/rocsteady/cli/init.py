@@ -23,7 +23,7 @@ from rocsteady.model import Strategy
 from rocsteady.plan import saved_plan
 from rocsteady.plan.job_file_text import Draft, Work, going_on, how_much, job_text, seen
 from rocsteady.plan.trials import Bounds, TrialResult, Trials
-from rocsteady.run.checkpoints.resume_detection import How, detect_resume
+from rocsteady.run.checkpoints.resume_detection import ResumeSign, detect_resume
 from rocsteady.run.checkpoints.script_facts import read_facts, script_in, scripts_here
 from rocsteady.run.job import FILE
 from rocsteady.run.job.job_file import parse_job, read_job
@@ -31,7 +31,7 @@ from rocsteady.run.job.quantities import deadline, dollars
 from rocsteady.run.job.trust import trust
 from rocsteady.run.job.values import Job, Total
 from rocsteady.screens.job_questions import ask_about_paths, check_command
-from rocsteady.screens.screen import Progress, progress, show, show_json, tell
+from rocsteady.screens.screen import ProgressLine, progress, show, show_json, tell
 from rocsteady.store.machine_history import Memory
 from rocsteady.store.redaction import shown_command
 from rocsteady.system.atomic_file import write_whole
@@ -109,7 +109,7 @@ def command(  # noqa: PLR0913 - one argument an option
     if failed:
         _tell_failure(one, failed)
         ctx.exit(FAILED)
-    resumes = detect_resume(words, folder).how is not How.UNKNOWN
+    resumes = detect_resume(words, folder).how is not ResumeSign.UNKNOWN
     _tell(one, "" if as_json else text, resumes=resumes)
 
 
@@ -125,11 +125,11 @@ def _check_place(path: Path, *, ask: bool, force: bool) -> None:
         )
 
 
-def _progress(elapsed: float, measured: float, wanted: int) -> Progress:
+def _progress(elapsed: float, measured: float, wanted: int) -> ProgressLine:
     if not measured:
-        return Progress(f"waiting for the first step, {elapsed:.0f} s so far")
+        return ProgressLine(f"waiting for the first step, {elapsed:.0f} s so far")
     done = min(measured, wanted)
-    return Progress(f"{done:.0f} of {wanted} s of training", done / wanted)
+    return ProgressLine(f"{done:.0f} of {wanted} s of training", done / wanted)
 
 
 def _watched(found: tuple[TrialResult, ...], words: tuple[str, ...]) -> TrialResult:

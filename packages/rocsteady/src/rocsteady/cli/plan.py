@@ -39,7 +39,7 @@ from rocsteady.run.job.values import Job
 from rocsteady.screens.decision_page import decision_html, decision_markdown, decision_page
 from rocsteady.screens.job_questions import ask_about_paths, check_command, job_here
 from rocsteady.screens.plan import render_option, render_plan
-from rocsteady.screens.screen import Progress, layout, progress, show, show_json, tell
+from rocsteady.screens.screen import ProgressLine, layout, progress, show, show_json, tell
 from rocsteady.store.journal import Journal
 from rocsteady.store.location import existing_places
 from rocsteady.store.machine_history import Memory
@@ -282,10 +282,10 @@ def _kept(plan: Plan, folder: Path) -> Plan:
 def _show_progress(
     far: Callable[[float], TrialProgress],
 ) -> contextlib.AbstractContextManager[None]:
-    def progress_at(elapsed: float) -> Progress:
+    def progress_at(elapsed: float) -> ProgressLine:
         now = far(elapsed)
         text = f"at most {rough_duration(now.left)} left; trying: {now.title}"
-        return Progress(text, now.share)
+        return ProgressLine(text, now.share)
 
     return progress(progress_at)
 

@@ -46,7 +46,7 @@ from rocsteady.screens.probe import (
     render_stories,
     title_column,
 )
-from rocsteady.screens.screen import Page, Progress, layout, progress, show, show_json, tell
+from rocsteady.screens.screen import Page, ProgressLine, layout, progress, show, show_json, tell
 from rocsteady.store.identity import fingerprint, is_alive, machine_fingerprint
 from rocsteady.store.journal import Journal
 from rocsteady.store.machine_history import Memory, memory_to_read
@@ -325,12 +325,12 @@ class ProbeSession:
             nonlocal tried
             tried = tries
 
-        def now(elapsed: float) -> Progress:
+        def now(elapsed: float) -> ProgressLine:
             left = max(self._left - min(elapsed, planned.about), 0.0)
             done = 1 - left / self._total if self._total else 1.0
             tries = f"{tried:,} of {planned.tries:,} {planned.probe.what}" if tried else "starting"
             of_all = f"{number + 1} of {len(self._planned)}: {planned.probe.title}"
-            return Progress(f"{of_all}, {tries}, about {rough_duration(left)} left", done)
+            return ProgressLine(f"{of_all}, {tries}, about {rough_duration(left)} left", done)
 
         with progress(now):
             return self._suite.run(planned, progress=count)

@@ -35,7 +35,7 @@ from rocsteady.wording import ahead
 if TYPE_CHECKING:
     from rocsteady.doctor.knowledge.values import Step
     from rocsteady.hangs.inspection import Inspection
-    from rocsteady.report.source_lines import Source
+    from rocsteady.report.source_lines import SourceExcerpt
 
 DONE, NOT_DONE = 0, PERSON_NEEDED
 STUCK, NOT_EXAMINED = 1, 3
@@ -134,8 +134,8 @@ def _inspect(pid: int, report: Path | None, *, as_json: bool) -> int:
     from rocsteady.doctor.knowledge.waits import load_waits  # noqa: PLC0415 - the same
     from rocsteady.failures.hangs import Hangs  # noqa: PLC0415
     from rocsteady.failures.stacks import from_snapshots  # noqa: PLC0415
-    from rocsteady.hangs.inspection import Inspection, Standing, inspect  # noqa: PLC0415
-    from rocsteady.report.source_lines import Source  # noqa: PLC0415
+    from rocsteady.hangs.inspection import Inspection, ProcessState, inspect  # noqa: PLC0415
+    from rocsteady.report.source_lines import SourceExcerpt  # noqa: PLC0415
     from rocsteady.screens.inspection import (  # noqa: PLC0415
         render_inspection,
         render_inspection_page,
@@ -145,7 +145,7 @@ def _inspect(pid: int, report: Path | None, *, as_json: bool) -> int:
     seen = inspect(pid, waits)
     found = without_secrets(seen.inspection)
     steps: tuple[Step, ...] = ()
-    if found.state is Standing.STUCK:
+    if found.state is ProcessState.STUCK:
         known = load_failures()
         hang = Hangs(known.signatures, waits).name(from_snapshots(seen.snapshots, ()), seen.culprit)
         if hang is not None:
@@ -161,16 +161,16 @@ def _inspect(pid: int, report: Path | None, *, as_json: bool) -> int:
             sent = (found, steps, _source(pid, found))
             clean = redactor_here().value(msgspec.to_builtins(sent))
             page = render_inspection_page(
-                *msgspec.convert(clean, tuple[Inspection, tuple[Step, ...], Source | None])
+                *msgspec.convert(clean, tuple[Inspection, tuple[Step, ...], SourceExcerpt | None])
             )
             write_whole(report, page.encode())
         except OSError as error:
             raise click.UsageError(f"--report {report}: {error.strerror or error}") from None
         tell(f"rocsteady: wrote {report}")
-    return {Standing.STUCK: STUCK, Standing.UNSEEN: NOT_EXAMINED}.get(found.state, DONE)
+    return {ProcessState.STUCK: STUCK, ProcessState.UNSEEN: NOT_EXAMINED}.get(found.state, DONE)
 
 
-def _source(pid: int, found: Inspection) -> Source | None:
+def _source(pid: int, found: Inspection) -> SourceExcerpt | None:
     """Return the lines where a process stands, found from the folder that it is in."""
     from rocsteady.report.source_lines import script_folders, source_around  # noqa: PLC0415
     from rocsteady.report.wait_diagram import frame_at  # noqa: PLC0415

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from rocsteady.doctor.knowledge.failures import Signature, Where, words_of
 from rocsteady.failures.candidate import Candidate, kind_by_numbers, place_in
-from rocsteady.failures.stacks import Pattern, Stacked
+from rocsteady.failures.stacks import Pattern, StackFrame
 from rocsteady.failures.symptoms import Symptoms
 from rocsteady.failures.tracebacks import Traceback, find_tracebacks, is_own, place_of
 from rocsteady.hangs.frames import forward
@@ -171,7 +171,7 @@ class _Exceptional:
         ):
             return None
         if self._frames and not any(
-            pattern.fits(Stacked(frame.function, forward(frame.file)))
+            pattern.fits(StackFrame(frame.function, forward(frame.file)))
             for frame in trace.frames
             for pattern in self._frames
         ):

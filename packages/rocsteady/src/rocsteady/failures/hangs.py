@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from rocsteady.doctor.knowledge.failures import Signature, Where
 from rocsteady.doctor.knowledge.waits import WaitKnowledge
-from rocsteady.failures.stacks import Pattern, Stack, Stacked
+from rocsteady.failures.stacks import Pattern, StackFrame, ThreadPosition
 from rocsteady.hangs.frames import place
 from rocsteady.hangs.values import Wait
 from rocsteady.model import FailureKind
@@ -88,13 +88,13 @@ class Hangs:
         ]
         self._waits = waits
 
-    def name(self, stacks: Sequence[Stack], culprit: int | None = None) -> Hang | None:
+    def name(self, stacks: Sequence[ThreadPosition], culprit: int | None = None) -> Hang | None:
         """Name the hang of these stacks; None if nothing can be read from them.
 
         ``culprit`` is the process that the verdict blames. Without one, as for a dump that somebody
         else took, the odd one out of all training processes is named.
         """
-        by_process: dict[int, list[Stack]] = {}
+        by_process: dict[int, list[ThreadPosition]] = {}
         for stack in stacks:
             by_process.setdefault(stack.process, []).append(stack)
         workers = [mine for mine in by_process.values() if _is_worker(mine)]
@@ -121,7 +121,9 @@ class Hangs:
                     return Hang(signature.failure, seen=(line[:300],), signature=signature)
         return None
 
-    def _of_process(self, stacks: Sequence[Stack], workers: Sequence[list[Stack]]) -> Hang | None:
+    def _of_process(
+        self, stacks: Sequence[ThreadPosition], workers: Sequence[list[ThreadPosition]]
+    ) -> Hang | None:
         training = next((stack for stack in stacks if stack.trains), None)
         if training is None or not training.frames:
             return None
@@ -135,7 +137,7 @@ class Hangs:
         )
         return self._with_worker(hang._replace(rank=training.rank), workers)
 
-    def _known(self, stacks: Sequence[Stack], training: Stack) -> Hang | None:
+    def _known(self, stacks: Sequence[ThreadPosition], training: ThreadPosition) -> Hang | None:
         """Return the first signature that one of these stacks has."""
         for signature, patterns, innermost in self._signatures:
             for stack in stacks:
@@ -152,12 +154,12 @@ class Hangs:
                     )
         return None
 
-    def _only_serves(self, stack: Stack) -> bool:
+    def _only_serves(self, stack: ThreadPosition) -> bool:
         python = [str(frame) for frame in stack.frames if frame.file]
         native = [frame.function for frame in stack.frames if not frame.python]
         return self._waits.helper(stack.thread, python, native)
 
-    def _with_worker(self, hang: Hang, workers: Sequence[list[Stack]]) -> Hang:
+    def _with_worker(self, hang: Hang, workers: Sequence[list[ThreadPosition]]) -> Hang:
         """Say of a wait for the loader which worker is stuck, and where."""
         stuck = self._of_workers(workers) if hang.kind == FailureKind.HANG_IN_LOADER else None
         if stuck is None:
@@ -165,7 +167,7 @@ class Hangs:
         return hang._replace(place=stuck.place, seen=(*hang.seen, *stuck.seen))
 
     @staticmethod
-    def _of_workers(workers: Sequence[list[Stack]]) -> Hang | None:
+    def _of_workers(workers: Sequence[list[ThreadPosition]]) -> Hang | None:
         for mine in workers:
             main = next((s for s in mine if s.trains), mine[0])
             if not any(_IDLE_WORKER.fits(frame) for frame in main.frames):
@@ -175,20 +177,20 @@ class Hangs:
         return None
 
 
-def place_of(stack: Stack, told: Stacked | None = None) -> str:
+def place_of(stack: ThreadPosition, told: StackFrame | None = None) -> str:
     """Name the innermost frame of the script's own code, "data.py load", else what tells."""
     return _spelled(_users_frame(stack) or told or stack.frames[0])
 
 
-def _users_frame(stack: Stack) -> Stacked | None:
+def _users_frame(stack: ThreadPosition) -> StackFrame | None:
     return next((frame for frame in stack.frames if frame.python and frame.users), None)
 
 
-def _any(stacks: Iterable[Stack], pattern: Pattern) -> bool:
+def _any(stacks: Iterable[ThreadPosition], pattern: Pattern) -> bool:
     return any(pattern.fits(frame) for stack in stacks for frame in stack.frames)
 
 
-def _may_tell(stack: Stack, kind: str) -> bool:
+def _may_tell(stack: ThreadPosition, kind: str) -> bool:
     """Tell whether this wait of this thread means anything."""
     if stack.trains or kind not in (*_OF_OTHERS, *_OF_RUNTIME):
         return True
@@ -196,12 +198,14 @@ def _may_tell(stack: Stack, kind: str) -> bool:
     return kind in _OF_RUNTIME and computes
 
 
-def _is_worker(stacks: Sequence[Stack]) -> bool:
+def _is_worker(stacks: Sequence[ThreadPosition]) -> bool:
     named = any(stack.thread == "pt_data_worker" for stack in stacks)
     return named or any(_any(stacks, worker) for worker in _WORKERS)
 
 
-def _found(stack: Stack, patterns: Iterable[Pattern], inner: re.Pattern[str]) -> Stacked | None:
+def _found(
+    stack: ThreadPosition, patterns: Iterable[Pattern], inner: re.Pattern[str]
+) -> StackFrame | None:
     """Return the frame that a signature is recognised by; a pattern is for the innermost only."""
     for frame in stack.frames:
         if any(pattern.fits(frame) for pattern in patterns):
@@ -211,7 +215,7 @@ def _found(stack: Stack, patterns: Iterable[Pattern], inner: re.Pattern[str]) ->
     return innermost if inner.search(told) else None
 
 
-def _in_script(stack: Stack) -> Hang | None:
+def _in_script(stack: ThreadPosition) -> Hang | None:
     """Tell a wait of the script's own: its code is innermost, and nothing of torch is below it."""
     native = [frame.function for frame in stack.frames if not frame.python]
     own = _users_frame(stack)
@@ -233,14 +237,14 @@ def _odd_one_out(hangs: Sequence[Hang]) -> Hang | None:
     return min(apart or hangs, key=lambda hang: places[hang.kind, hang.place])
 
 
-def _spelled(frame: Stacked) -> str:
+def _spelled(frame: StackFrame) -> str:
     """Write a frame without its line: "data.py load"."""
     if not frame.file:
         return re.sub(r"\(.*", "", frame.function).strip()
     return place(frame.function, frame.file)
 
 
-def _shown(stack: Stack, frame: Stacked) -> tuple[str, ...]:
+def _shown(stack: ThreadPosition, frame: StackFrame) -> tuple[str, ...]:
     """Return the innermost frames, and the one that tells."""
     frames = stack.frames[:FRAMES_NAMED]
     return tuple(str(it) for it in (frames if frame in frames else (*frames, frame)))

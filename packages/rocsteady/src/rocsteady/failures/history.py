@@ -53,7 +53,7 @@ def made_difference(attempts: Sequence[Reach]) -> bool:
     return any(ends.count(step) > 1 and furthest > step + 1 for step in ends)
 
 
-class Standing(NamedTuple):
+class LadderPosition(NamedTuple):
     """How a run stands after an attempt."""
 
     strategy: Strategy  # with the remedies that stay
@@ -61,7 +61,7 @@ class Standing(NamedTuple):
     reverted: str  # the remedy of the last attempt, if it is undone
 
 
-def standing_of(situation: Situation) -> Standing:
+def standing_of(situation: Situation) -> LadderPosition:
     """Judge every attempt in turn; the last judgement is how the run stands."""
     *_, (_, _, standing) = _judged(situation)
     return standing
@@ -82,26 +82,26 @@ def is_same(one: Fingerprint, other: Fingerprint) -> bool:
     return (one.kind, one.place) == (other.kind, other.place)
 
 
-def _judged(situation: Situation) -> Iterator[tuple[FailedAttempt, Fingerprint, Standing]]:
+def _judged(situation: Situation) -> Iterator[tuple[FailedAttempt, Fingerprint, LadderPosition]]:
     """Yield each attempt, the failure that it was an answer to, and how the run stood after it."""
     before, *others = situation.tried
-    standing = _after_progress(before, Standing(before.strategy, before.failure, ""))
+    standing = _after_progress(before, LadderPosition(before.strategy, before.failure, ""))
     yield before, before.failure, standing
     for attempt in others:
         strategy, answered, reverted = standing
         reverted = reverted if attempt.remedy in WITHOUT_CHANGE else attempt.remedy
         if not set(changed(strategy, attempt.strategy)) - set(situation.ineffective):
             undone = reverted if attempt.strategy != strategy else ""
-            before, standing = attempt, Standing(strategy, attempt.failure, undone)
+            before, standing = attempt, LadderPosition(strategy, attempt.failure, undone)
         elif _has_helped(before, attempt):
-            before, standing = attempt, Standing(attempt.strategy, attempt.failure, "")
+            before, standing = attempt, LadderPosition(attempt.strategy, attempt.failure, "")
         else:
-            standing = Standing(strategy, answered, reverted)
+            standing = LadderPosition(strategy, answered, reverted)
         standing = _after_progress(attempt, standing)
         yield attempt, answered, standing
 
 
-def _after_progress(attempt: FailedAttempt, standing: Standing) -> Standing:
+def _after_progress(attempt: FailedAttempt, standing: LadderPosition) -> LadderPosition:
     """Skip no checkpoint once there is progress: newer ones were written since."""
     if not attempt.progressed:
         return standing

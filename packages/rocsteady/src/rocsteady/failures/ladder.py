@@ -18,7 +18,7 @@ from rocsteady.failures.computed import ALREADY_TRIED
 from rocsteady.failures.difference import changed, describe_changes
 from rocsteady.failures.history import (
     BROUGHT_ABOUT,
-    Standing,
+    LadderPosition,
     is_same,
     standing_of,
     strategies_tried,
@@ -137,7 +137,7 @@ def _without_progress(tried: Sequence[FailedAttempt]) -> int:
     return next((n for n, attempt in enumerate(reversed(tried)) if attempt.progressed), len(tried))
 
 
-def _retry_with_remedy(situation: Situation, standing: Standing) -> RemedyChoice | None:
+def _retry_with_remedy(situation: Situation, standing: LadderPosition) -> RemedyChoice | None:
     """Try a remedy once more if what ended it may be chance, and not what it was meant for."""
     if not standing.reverted or is_same(situation.failure.fingerprint, standing.current_failure):
         return None
@@ -149,7 +149,7 @@ def _retry_with_remedy(situation: Situation, standing: Standing) -> RemedyChoice
     return RemedyChoice(strategy=strategy, remedy=SAME_AGAIN, why=MAY_BE_TRANSIENT)
 
 
-def _cheapest(situation: Situation, standing: Standing) -> RemedyChoice:
+def _cheapest(situation: Situation, standing: LadderPosition) -> RemedyChoice:
     """Choose the cheapest remedy that is right here; what helped this script before comes first."""
     here = _to_be_answered(situation, standing)
     kind = here.failure.kind
@@ -170,7 +170,7 @@ def _cheapest(situation: Situation, standing: Standing) -> RemedyChoice:
     return _nothing_left(situation, standing, tuple(skipped))
 
 
-def _to_be_answered(situation: Situation, standing: Standing) -> Situation:
+def _to_be_answered(situation: Situation, standing: LadderPosition) -> Situation:
     """Return the situation with the strategy that stays and the failure that is to be answered."""
     here = msgspec.structs.replace(situation, strategy=standing.strategy)
     fingerprint = standing.current_failure
@@ -242,7 +242,7 @@ def _on_the_machine(strategy: Strategy) -> Strategy:
 
 
 def _nothing_left(
-    situation: Situation, standing: Standing, skipped: tuple[tuple[str, Refused], ...]
+    situation: Situation, standing: LadderPosition, skipped: tuple[tuple[str, Refused], ...]
 ) -> RemedyChoice:
     """Continue as before if that brings the job further, or did so until lately; else stop."""
     kind, strategy = standing.current_failure.kind, standing.strategy
@@ -279,7 +279,7 @@ def _nothing_left(
     )
 
 
-def _why_reverted(situation: Situation, standing: Standing) -> str:
+def _why_reverted(situation: Situation, standing: LadderPosition) -> str:
     if not standing.reverted:
         return ""
     kind = situation.failure.kind

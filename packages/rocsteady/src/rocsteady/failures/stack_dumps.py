@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from rocsteady.failures.stacks import Stack, Stacked
+from rocsteady.failures.stacks import StackFrame, ThreadPosition
 from rocsteady.failures.tracebacks import EXCEPTION_LINE, unlabelled
 from rocsteady.hangs.frames import forward, is_users_file
 from rocsteady.hangs.values import Wait
@@ -37,7 +37,7 @@ _LIBRARY = re.compile(r"(?P<function>[\w:~<>*&, ()]+?)\s+\((?P<file>lib[\w.+-]*\
 _NATIVE = re.compile(r"\[native\] (?P<function>.+)")
 
 
-def read_dump(text: str) -> list[Stack]:
+def read_dump(text: str) -> list[ThreadPosition]:
     """Return the stacks of a dump; none if the text has none."""
     dump = _DumpReader()
     for line in filter(None, text.split("\n")):
@@ -62,11 +62,11 @@ class _DumpedThread:
         self.process, self.name, self.rank = process, name, rank
         self.main = self.outermost_first = False
         self.wait: Wait | None = None
-        self.frames: list[Stacked] = []
+        self.frames: list[StackFrame] = []
 
-    def stack(self, *, trains: bool) -> Stack:
+    def stack(self, *, trains: bool) -> ThreadPosition:
         frames = reversed(self.frames) if self.outermost_first else self.frames
-        return Stack(
+        return ThreadPosition(
             process=self.process,
             thread=self.name,
             frames=tuple(frames),
@@ -104,7 +104,7 @@ class _DumpReader:
         elif self._threads and not self._take_frame(line, indented=indented):
             self._take_other(line)
 
-    def stacks(self) -> list[Stack]:
+    def stacks(self) -> list[ThreadPosition]:
         threads = [thread for thread in self._threads if thread.frames]
         by_process: dict[int, list[_DumpedThread]] = {}
         for thread in threads:
@@ -162,7 +162,7 @@ class _DumpReader:
         self._count += 1
         if self._threads and self._count < MAX_FRAMES:
             users = bool(file) and is_users_file(file, shortened=True)
-            self._threads[-1].frames.append(Stacked(function, forward(file), users=users))
+            self._threads[-1].frames.append(StackFrame(function, forward(file), users=users))
 
 
 def _main(threads: Sequence[_DumpedThread]) -> _DumpedThread:

@@ -11,7 +11,7 @@ from rocsteady.hangs.values import Heartbeat, Snapshot, ThreadSeen, Wait
 from rocsteady.model import Value
 
 
-class Stacked(NamedTuple):
+class StackFrame(NamedTuple):
     """One frame: of Python, with its file, or native, with none or with its library."""
 
     function: str
@@ -28,12 +28,12 @@ class Stacked(NamedTuple):
         return f"{self.function} ({self.file})" if self.file else self.function
 
 
-class Stack(Value, frozen=True, kw_only=True):
+class ThreadPosition(Value, frozen=True, kw_only=True):
     """Where one thread stands, innermost first."""
 
     process: int
     thread: str  # its name
-    frames: tuple[Stacked, ...]
+    frames: tuple[StackFrame, ...]
     trains: bool  # the thread that the training runs in
     wait: Wait | None = None  # None: nothing is known but the frames
     stands: bool = True  # it was in the same place at every snapshot
@@ -52,7 +52,7 @@ class Pattern:
         end = "" if self._function.endswith("::") else r"(?!\w)"
         self._name = re.compile(rf"(?<!\w){re.escape(self._function)}{end}")
 
-    def fits(self, frame: Stacked) -> bool:
+    def fits(self, frame: StackFrame) -> bool:
         """Tell whether this is the frame."""
         if self._file.startswith("lib"):  # a library, of any version
             return f"{self._file}.so" in f"{frame.file} {frame.function}"
@@ -70,7 +70,9 @@ class Pattern:
         return named and (not self._file or self._file in forward(line))
 
 
-def from_snapshots(snapshots: Sequence[Snapshot], heartbeats: Sequence[Heartbeat]) -> list[Stack]:
+def from_snapshots(
+    snapshots: Sequence[Snapshot], heartbeats: Sequence[Heartbeat]
+) -> list[ThreadPosition]:
     """Return the frames of each thread that were there in every snapshot."""
     beats = {beat.pid: beat for beat in heartbeats}
     seen: dict[tuple[int, int], list[ThreadSeen]] = {}
@@ -85,7 +87,7 @@ def from_snapshots(snapshots: Sequence[Snapshot], heartbeats: Sequence[Heartbeat
         samples = [_frames(thread) for thread in threads]
         stands = len({next((f for f in sample if f.file), None) for sample in samples}) == 1
         stacks.append(
-            Stack(
+            ThreadPosition(
                 process=pid,
                 thread=threads[-1].name,
                 frames=_common(samples),
@@ -98,17 +100,17 @@ def from_snapshots(snapshots: Sequence[Snapshot], heartbeats: Sequence[Heartbeat
     return stacks
 
 
-def _frames(thread: ThreadSeen) -> tuple[Stacked, ...]:
-    native = [Stacked(function) for function in thread.native or ()]
+def _frames(thread: ThreadSeen) -> tuple[StackFrame, ...]:
+    native = [StackFrame(function) for function in thread.native or ()]
     found = (FRAME.fullmatch(frame) for frame in thread.frames or ())
     return (*native, *(_python(frame["function"], frame["file"]) for frame in found if frame))
 
 
-def _python(function: str, file: str) -> Stacked:
-    return Stacked(function, forward(file), users=is_users_file(file))
+def _python(function: str, file: str) -> StackFrame:
+    return StackFrame(function, forward(file), users=is_users_file(file))
 
 
-def _common(samples: Sequence[tuple[Stacked, ...]]) -> tuple[Stacked, ...]:
+def _common(samples: Sequence[tuple[StackFrame, ...]]) -> tuple[StackFrame, ...]:
     """Keep the frames that every sample of Python's own has; native ones may not be in each."""
     sets = [{frame for frame in sample if frame.file} for sample in samples]
     natives = next((s for s in reversed(samples) if s and not s[0].file), ())

@@ -35,7 +35,7 @@ LOOKS = 6  # more, at a thread that computes, before it is stopped
 LONGEST_POLL = 7.0  # seconds: torch's own loops ask again every 5
 
 
-class Standing(Enum):
+class ProcessState(Enum):
     STUCK = "stuck"  # proven: nothing can end the wait
     WAITING = "waiting"  # for something that may come
     WORKING = "working"
@@ -48,7 +48,7 @@ class Inspection(Value, frozen=True, kw_only=True):
     pid: int
     command: tuple[str, ...]
     age: float  # seconds since it was started
-    state: Standing
+    state: ProcessState
     why: str  # a clause
     place: str  # "train.py:24 load"
     waiters: tuple[Waiter, ...]  # the main thread first
@@ -107,7 +107,7 @@ def inspect(pid: int, waits: WaitKnowledge, py_spy: str | None = None) -> Inspec
         why=why,
         place=reading.place,
         waiters=waiters,
-        ways_out=_ways_out(proof) if state is Standing.WAITING else (),
+        ways_out=_ways_out(proof) if state is ProcessState.WAITING else (),
         processes=len(seen.processes),
         memory_bytes=sum(each.rss_bytes for each in seen.processes),
         gpus=gpus_of(pid),
@@ -158,16 +158,16 @@ def _may_ask_again(sets: list[WaitSet], proof: WaitSet) -> bool:
 
 def _state(
     seen: Snapshot, sets: list[WaitSet], proof: WaitSet, reading: Reading
-) -> tuple[Standing, str]:
+) -> tuple[ProcessState, str]:
     if reading.activity in HELD:
-        return Standing.STOPPED, reading.why
+        return ProcessState.STOPPED, reading.why
     if not seen.stacks:
-        return Standing.UNSEEN, f"no stacks could be read ({seen.why_no_stacks})"
+        return ProcessState.UNSEEN, f"no stacks could be read ({seen.why_no_stacks})"
     if reading.moves:
-        return Standing.WORKING, reading.why
+        return ProcessState.WORKING, reading.why
     if all(each.closed for each in sets) and proof.closed and not proof.handlers:
-        return Standing.STUCK, f"{reading.why}, and nothing can end that wait"
-    return Standing.WAITING, reading.why
+        return ProcessState.STUCK, f"{reading.why}, and nothing can end that wait"
+    return ProcessState.WAITING, reading.why
 
 
 def _ways_out(proof: WaitSet) -> tuple[str, ...]:

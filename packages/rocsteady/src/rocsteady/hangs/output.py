@@ -99,7 +99,7 @@ class OutputCounter:
         self._returned = False  # it was ended by one, and what follows is not known yet
         self._lines_seen: OrderedDict[str, None] = OrderedDict()
         self._bars: OrderedDict[str, tuple[str, ...]] = OrderedDict()
-        self._progress: Progress | None = None
+        self._progress: PrintedProgress | None = None
         self._loss: float | None = None
 
     def take_loss(self) -> float | None:
@@ -113,7 +113,7 @@ class OutputCounter:
         return Output(bytes=self._bytes, lines=self._lines, counters=self._signs, at=self._at)
 
     @property
-    def progress(self) -> Progress | None:
+    def progress(self) -> PrintedProgress | None:
         """N, total and rate, for an estimate of the end."""
         return self._count.progress(ended=self._ended) if self._count else self._progress
 
@@ -209,7 +209,7 @@ def _remember(memory: OrderedDict[str, Remembered], key: str, value: Remembered)
 # further question only where a word or a sign in the line gives reason to ask it.
 
 
-class Progress(Value, frozen=True, kw_only=True):
+class PrintedProgress(Value, frozen=True, kw_only=True):
     """What the newest counter in the output says."""
 
     n: int
@@ -227,7 +227,7 @@ class PrintedLine(NamedTuple):
     counters: tuple[str, ...]  # the numbers that count work: n of n/total, a step, an epoch
     numbers: tuple[str, ...]  # without any of those: percentages, or else all numbers
     bar: bool
-    progress: Progress | None
+    progress: PrintedProgress | None
 
 
 def strip_ansi(text: str) -> tuple[str, bool]:
@@ -291,17 +291,17 @@ def _named(still: str) -> list[tuple[str, str, str]]:
     return _NAMED.findall(lower) if any(word in lower for word in STEP_WORDS) else []
 
 
-def _progress(text: str, counted: list[tuple[str, str]], bare: list[str]) -> Progress | None:
+def _progress(text: str, counted: list[tuple[str, str]], bare: list[str]) -> PrintedProgress | None:
     """Return the last counter: an epoch stands before the step in it."""
     n, total = counted[-1] if counted else (bare[-1], "") if bare else ("", "")
     if not n or len(n) > MAX_DIGITS or len(total) > MAX_DIGITS:
         return None
     if total and int(n) > int(total):  # an address such as redis://cache:6379/0
         return None
-    return Progress(n=int(n), total=int(total or 0) or None, rate=_rate(text))
+    return PrintedProgress(n=int(n), total=int(total or 0) or None, rate=_rate(text))
 
 
-def _with_epochs(found: Progress | None, text: str) -> Progress | None:
+def _with_epochs(found: PrintedProgress | None, text: str) -> PrintedProgress | None:
     counted = _EPOCH_OF.search(text) if found and "epoch" in text else None
     if found is None or counted is None or max(map(len, counted.groups())) > MAX_DIGITS:
         return found
@@ -332,7 +332,7 @@ class LogCount:
         self._kept = bytearray()
         self._cut = False  # the first line that is kept has lost its beginning
         self._lock = threading.Lock()
-        self._progress: Progress | None = None
+        self._progress: PrintedProgress | None = None
 
     def feed(self, chunk: bytes) -> None:
         """Take what was printed."""
@@ -342,7 +342,7 @@ class LogCount:
                 del self._kept[:-KEPT]
                 self._cut = True
 
-    def progress(self, *, ended: bool = False) -> Progress | None:
+    def progress(self, *, ended: bool = False) -> PrintedProgress | None:
         """Return what the newest line that matches says."""
         deadline = time.thread_time() + READ_WITHIN
         for line, whole in self._lines(ended=ended):
@@ -364,7 +364,7 @@ class LogCount:
             yield rest, ended
         yield from ((line, True) for line in reversed(lines[cut:]) if line)
 
-    def _found(self, line: bytes, *, whole: bool) -> Progress | None:
+    def _found(self, line: bytes, *, whole: bool) -> PrintedProgress | None:
         # A character has four bytes at most; colours come on top.
         text, _ = strip_ansi(line[: 8 * LINE].decode("utf-8", "replace"))
         whole = whole and len(line) <= LINE
@@ -375,7 +375,7 @@ class LogCount:
         n = _number(found.groups["n"])
         if n is None or (found.end == len(text) and not whole):  # more digits may follow
             return None
-        return Progress(n=n, total=_number(found.groups.get("total")), rate=None)
+        return PrintedProgress(n=n, total=_number(found.groups.get("total")), rate=None)
 
 
 def _number(text: str | None) -> int | None:

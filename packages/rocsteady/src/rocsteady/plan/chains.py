@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from rocsteady.plan.pace import NEVER_ENDS
 from rocsteady.plan.ranking import GETS_THERE, SURE, is_rented, too_dear
-from rocsteady.plan.values import Basis, Chain, Finish, Link, Option
+from rocsteady.plan.values import Basis, Chain, ChainLink, Finish, Option
 from rocsteady.run.options import StopRule
 
 LONGEST_TRY, TRY_SHARE = 3600.0, 0.1  # seconds that a link is tried, and of what follows it
@@ -29,22 +29,22 @@ LINKS = 3  # in a chain, at most
 CONSIDERED = 4  # options
 
 
-class Course(NamedTuple):
+class Scenario(NamedTuple):
     """One way in which an option may go."""
 
     chance: float
     rate: float  # steps a second, with what failures cost; 0: it does not work
 
 
-class Tried(NamedTuple):
+class LinkForecast(NamedTuple):
     """An option as a link: how it may go, and when it is left."""
 
-    courses: tuple[Course, ...]
+    scenarios: tuple[Scenario, ...]
     within: float  # seconds; math.inf: it is never left
     least: float = 0.0  # steps a second, at the end of that time
 
 
-class End(NamedTuple):
+class ChainEnd(NamedTuple):
     chance: float
     seconds: float
 
@@ -76,32 +76,32 @@ def chain_of(  # noqa: PLR0913 - all are keyword arguments
     return Chain(links=best.links, finish=best.finish, rent_by=_rent_by(options, due, budget))
 
 
-def ends(links: Sequence[Tried], left: float, *, resumes: bool) -> Iterator[End]:
+def ends(links: Sequence[LinkForecast], left: float, *, resumes: bool) -> Iterator[ChainEnd]:
     """Yield how a chain may end, and how likely each is."""
     link, rest = links[0], links[1:]
-    for course in link.courses:
-        alone = left / course.rate if course.rate > 0 else NEVER_ENDS
-        if not rest or alone <= link.within or course.rate >= link.least > 0:
-            yield End(course.chance, min(alone, NEVER_ENDS))
+    for scenario in link.scenarios:
+        alone = left / scenario.rate if scenario.rate > 0 else NEVER_ENDS
+        if not rest or alone <= link.within or scenario.rate >= link.least > 0:
+            yield ChainEnd(scenario.chance, min(alone, NEVER_ENDS))
             continue
-        done = course.rate * link.within if resumes else 0.0
+        done = scenario.rate * link.within if resumes else 0.0
         for end in ends(rest, left - done, resumes=resumes):
             seconds = min(link.within + end.seconds, NEVER_ENDS)
-            yield End(course.chance * end.chance, seconds)
+            yield ChainEnd(scenario.chance * end.chance, seconds)
 
 
-def mean(found: Sequence[End]) -> float:
+def mean(found: Sequence[ChainEnd]) -> float:
     return sum(end.chance * end.seconds for end in found)
 
 
-def courses(option: Option, left: int) -> tuple[Course, ...]:
+def scenarios(option: Option, left: int) -> tuple[Scenario, ...]:
     """Return how an option may go, by its forecast and its risk."""
     finish = option.finish
     assert finish is not None  # noqa: S101 - only those with a forecast are asked
     works = GETS_THERE[option.risk]
     paces = [left / max(_quantile(finish, share), 1e-9) for share in QUANTILES]
-    found = [Course(works / len(paces), pace) for pace in paces]
-    return (*found, Course(1 - works, 0.0))
+    found = [Scenario(works / len(paces), pace) for pace in paces]
+    return (*found, Scenario(1 - works, 0.0))
 
 
 def _quantile(finish: Finish, share: float) -> float:
@@ -117,32 +117,35 @@ def _evaluated(
 ) -> Chain | None:
     """Set the rules from the last link to the first, and compute how the chain ends."""
     last = options[-1]
-    tried = [Tried(courses(last, left), math.inf)]
-    links = [Link(option=last.number, title=last.title, strategy=last.strategy)]
+    tried = [LinkForecast(scenarios(last, left), math.inf)]
+    links = [ChainLink(option=last.number, title=last.title, strategy=last.strategy)]
     for option in reversed(options[:-1]):
         after = list(ends(tried, left, resumes=resumes))
         within = _time_limit(after, due, resumes=resumes)
         if within < SHORTEST_TRY or option.finish is None:
             return None
         least = left / mean(after)
-        tried.insert(0, Tried(courses(option, left), within, least))
+        tried.insert(0, LinkForecast(scenarios(option, left), within, least))
         expected = option.finish.failures * within / max(option.finish.seconds, within)
         failures = max(LEAST_FAILURES, math.ceil(OFTENER * expected))
         stop = StopRule(within=within, failures=failures, least=least)
         links.insert(
-            0, Link(option=option.number, title=option.title, strategy=option.strategy, stop=stop)
+            0,
+            ChainLink(
+                option=option.number, title=option.title, strategy=option.strategy, stop=stop
+            ),
         )
     return Chain(links=tuple(links), finish=_finish(list(ends(tried, left, resumes=resumes)), due))
 
 
-def _time_limit(after: Sequence[End], due: float | None, *, resumes: bool) -> float:
+def _time_limit(after: Sequence[ChainEnd], due: float | None, *, resumes: bool) -> float:
     """Return for how long a link may be tried without putting what follows it at risk."""
     limit = min(LONGEST_TRY, TRY_SHARE * _middle(after), math.inf if resumes else UNSAVED_TRY)
     slack = due - _at(after, SURE) if due is not None else 0.0
     return min(limit, slack / 2) if slack > 0 else limit
 
 
-def _finish(found: list[End], due: float | None) -> Finish:
+def _finish(found: list[ChainEnd], due: float | None) -> Finish:
     return Finish(
         seconds=_middle(found),
         early=_at(found, 0.05),
@@ -151,11 +154,11 @@ def _finish(found: list[End], due: float | None) -> Finish:
     )
 
 
-def _middle(found: Sequence[End]) -> float:
+def _middle(found: Sequence[ChainEnd]) -> float:
     return _at(found, 0.5)
 
 
-def _at(found: Sequence[End], share: float) -> float:
+def _at(found: Sequence[ChainEnd], share: float) -> float:
     """Return the end that this share of the chance lies at or before."""
     reached = 0.0
     for end in sorted(found, key=lambda it: it.seconds):

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from rocsteady.model import Value
 from rocsteady.plan.script_traces import EPOCH, LogCounter, epochs_in, of_the_job
 from rocsteady.plan.trials import TrialResult
-from rocsteady.run.checkpoints.resume_detection import How, ResumeMethod
+from rocsteady.run.checkpoints.resume_detection import ResumeMethod, ResumeSign
 from rocsteady.run.checkpoints.script_facts import Amount, ScriptFacts, amounts, resume_option
 from rocsteady.run.job.done_when import matches
 from rocsteady.run.job.values import CHECKPOINT, Resume, Total
@@ -195,7 +195,7 @@ def going_on(result: TrialResult, facts: ScriptFacts, method: ResumeMethod) -> G
             f"No checkpoint was written in the {duration(result.seconds)} of the short run. How the"
             f" script resumes: {way}."
         )
-        found = method.how is not How.UNKNOWN
+        found = method.how is not ResumeSign.UNKNOWN
         why += "" if found else " Name the checkpoints it can resume from."
         example = replace(resume, checkpoints=EXAMPLE.checkpoints)
         return GoingOn(why=why, example=example, found_by_run=found)
@@ -205,8 +205,8 @@ def going_on(result: TrialResult, facts: ScriptFacts, method: ResumeMethod) -> G
 
 def _way(facts: ScriptFacts, method: ResumeMethod) -> tuple[str, Resume | None]:
     """Return how it resumes, for people and as far as it is known without its checkpoints."""
-    if method.how is not How.UNKNOWN:
-        told = () if method.how is How.COMMAND else method.arguments
+    if method.how is not ResumeSign.UNKNOWN:
+        told = () if method.how is ResumeSign.COMMAND else method.arguments
         variable = {method.variable: CHECKPOINT} if method.variable else {}
         where = f" ({method.where})" if method.where else ""
         typed = " ".join((*(f"{name}={CHECKPOINT}" for name in variable), *method.arguments))

@@ -90,7 +90,7 @@ class Option(Value, frozen=True, kw_only=True):
     steps: tuple[str, ...] = ()  # commands to type first; a run of a tried option does them itself
 
 
-class Link(Value, frozen=True, kw_only=True):
+class ChainLink(Value, frozen=True, kw_only=True):
     """One option of a chain."""
 
     option: int  # its number
@@ -102,7 +102,7 @@ class Link(Value, frozen=True, kw_only=True):
 class Chain(Value, frozen=True, kw_only=True):
     """Options in sequence, with rules for when a run leaves each."""
 
-    links: tuple[Link, ...]
+    links: tuple[ChainLink, ...]
     finish: Finish
     rent_by: float | None = None  # seconds from now until it is too late to rent
 

@@ -50,7 +50,7 @@ class IncidentLine(Value, frozen=True, kw_only=True):
     title: str
 
 
-class Curve(Value, frozen=True, kw_only=True):
+class AttemptCurve(Value, frozen=True, kw_only=True):
     """The line of one attempt: points as SVG has them."""
 
     mean: str
@@ -70,7 +70,7 @@ class Picture(Value, frozen=True, kw_only=True):
 class LinePlot(Picture, frozen=True, kw_only=True):
     gpu: str
     grid: tuple[Label, ...]
-    curves: tuple[Curve, ...]
+    curves: tuple[AttemptCurve, ...]
     points: str  # for the script: "seconds,text;..."
     seconds: str  # that the picture is wide
 
@@ -127,7 +127,7 @@ def line_plot(plot: Plot, story: Story) -> LinePlot:
         band = [(axis.x(p.at), y(p.most)) for p in line]
         band += [(axis.x(p.at), y(p.least)) for p in reversed(line)]
         mean = _pairs((axis.x(p.at), y(p.mean)) for p in line)
-        curves.append(Curve(mean=mean, band=_pairs(band), is_dot=len(line) == 1))
+        curves.append(AttemptCurve(mean=mean, band=_pairs(band), is_dot=len(line) == 1))
     span = dict.fromkeys((text(lowest), text(highest)))  # often the same
     title = f"{plot.title}: {' to '.join(span)}"
     title += f", last {text(points[-1].mean)}" * (len(span) > 1)

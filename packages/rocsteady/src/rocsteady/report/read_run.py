@@ -17,7 +17,7 @@ from rocsteady.doctor.machine_at_start import machine_at_start
 from rocsteady.hangs.proof.wait_set import Waiter
 from rocsteady.model import FailureKind
 from rocsteady.printable import printable
-from rocsteady.report.source_lines import Source, script_folders, source_around
+from rocsteady.report.source_lines import SourceExcerpt, script_folders, source_around
 from rocsteady.report.story import IncidentEvidence, RunFacts, Story, build_story
 from rocsteady.report.wait_diagram import frame_at
 from rocsteady.run.checkpoints.script_resume import can_resume
@@ -114,7 +114,7 @@ def _evidence(
     )
 
 
-def _failed_at(record: RunRecord, folders: Sequence[Path]) -> dict[int, Source]:
+def _failed_at(record: RunRecord, folders: Sequence[Path]) -> dict[int, SourceExcerpt]:
     """Return the lines around each error in the script, of the last ones."""
     found = {}
     for row in record.failures[-INCIDENTS:]:

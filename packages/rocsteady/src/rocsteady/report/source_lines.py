@@ -23,27 +23,29 @@ class SourceLine(Value, frozen=True, kw_only=True):
     blamed: bool
 
 
-class Source(Value, frozen=True, kw_only=True):
+class SourceExcerpt(Value, frozen=True, kw_only=True):
     file: str
     lines: tuple[SourceLine, ...]
     changed: bool  # since then
 
 
-def source_around(file: str, line: int, folders: Sequence[Path], *, at: float) -> Source | None:
+def source_around(
+    file: str, line: int, folders: Sequence[Path], *, at: float
+) -> SourceExcerpt | None:
     """Find a file that a stack names, in the folders that it may be in, and read around a line."""
     whole = Path(file)
     places = [whole] if whole.is_absolute() else [folder / file for folder in folders]
     if not whole.is_absolute():
         places += [folder / whole.name for folder in folders]
 
-    def look() -> Source | None:
+    def look() -> SourceExcerpt | None:
         path = next((each for each in places if each.is_file()), None)
         if path is None:
             return None
         lines = read_head(path, SCRIPT_BYTES).decode("utf-8", "replace").splitlines()
         if not 0 < line <= len(lines):
             return None
-        return Source(
+        return SourceExcerpt(
             file=whole.name,
             lines=_around(lines, line),
             changed=path.stat().st_mtime > at,

@@ -31,7 +31,7 @@ from rocsteady.model import (
     Value,
 )
 from rocsteady.report.series import Plot, gauge_names, phase_seconds, plots
-from rocsteady.report.source_lines import Source
+from rocsteady.report.source_lines import SourceExcerpt
 from rocsteady.report.wait_diagram import Box, spoken, wait_boxes
 from rocsteady.store.run_account import (
     Costs,
@@ -105,7 +105,7 @@ class IncidentEvidence(Value, frozen=True, kw_only=True):
     incident: int
     waits: tuple[str, ...] = ()  # the wait set, a sentence each
     waiters: tuple[Waiter, ...] = ()  # the same
-    source: Source | None = None  # around the line where it was stuck
+    source: SourceExcerpt | None = None  # around the line where it was stuck
     stacks: str = ""  # of the processes that were looked at
 
 
@@ -119,7 +119,9 @@ class RunFacts(Value, frozen=True, kw_only=True):
     diagnosis: Diagnosis | None = None  # of the machine when the run began
     variables: dict[str, str] = msgspec.field(default_factory=dict)  # that rocsteady knows
     evidence: tuple[IncidentEvidence, ...] = ()
-    failed_at: dict[int, Source] = msgspec.field(default_factory=dict)  # by attempt, without a hang
+    failed_at: dict[int, SourceExcerpt] = msgspec.field(
+        default_factory=dict
+    )  # by attempt, without a hang
     crash: str = ""  # what is known of a crash of the machine, if there was one
     advice: dict[str, Fix] = msgspec.field(default_factory=dict)  # by the kind of a failure
     log_tail: str = ""
@@ -204,7 +206,7 @@ class Trouble(Value, frozen=True, kw_only=True):
     waits: tuple[str, ...] = ()  # the proof: what is shown at once
     more_waits: tuple[str, ...] = ()
     boxes: tuple[Box, ...] = ()  # the wait as a picture
-    source: Source | None = None
+    source: SourceExcerpt | None = None
     stacks: str = ""
     evidence: str = ""  # a folder
     decision: str = ""  # what rocsteady did

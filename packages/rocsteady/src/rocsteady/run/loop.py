@@ -35,9 +35,9 @@ from rocsteady.run.attempt.injection import Injection, inject, remove, sweep
 from rocsteady.run.attempt.progress import PRINTED, StepTimes
 from rocsteady.run.attempt.watchers import Watchers
 from rocsteady.run.checkpoints.backup import wrote_model
-from rocsteady.run.checkpoints.checkpoints import Checkpoints, StartsAt, Steps
+from rocsteady.run.checkpoints.checkpoints import Checkpoints, StartsAt, StepEstimate
 from rocsteady.run.checkpoints.resume import Checkpoint, Launch, launch
-from rocsteady.run.checkpoints.resume_detection import How
+from rocsteady.run.checkpoints.resume_detection import ResumeSign
 from rocsteady.run.checkpoints.resume_trial import OutputCopies, ResumeTrial, put_back
 from rocsteady.run.checkpoints.script_resume import (
     checkpoint_folders,
@@ -89,7 +89,7 @@ class AttemptStart:
     number: int
     launch: Launch
     checkpoint: Checkpoint | None  # that it goes on from
-    before: Steps  # that it does not have to make
+    before: StepEstimate  # that it does not have to make
 
 
 class Supervisor:
@@ -390,7 +390,7 @@ class Supervisor:
         """Choose the checkpoint to go on from; observers may change what is launched."""
         checkpoint, job = self._checkpoints.newest(), self._checkpoints.job
         self._checkpoints.started()
-        launched, before = launch(job), Steps()
+        launched, before = launch(job), StepEstimate()
         if checkpoint is not None:
             for broken in checkpoint.passed_over:
                 self._announcer.say(f"skipped: {broken}.")
@@ -411,7 +411,7 @@ class Supervisor:
         return AttemptStart(number=number, launch=launched, checkpoint=checkpoint, before=before)
 
     def _announce_next(
-        self, checkpoint: Checkpoint | None, before: Steps, decision: Decision | None
+        self, checkpoint: Checkpoint | None, before: StepEstimate, decision: Decision | None
     ) -> None:
         """Announce from where the next attempt goes on, and with what."""
         title = {option.number: option.title for option in self._options.fallbacks}
@@ -540,7 +540,7 @@ class Supervisor:
         return why if may else ""
 
     def _counted(
-        self, context: AttemptContext, end: AttemptEnd, before: Steps, since: Stopwatch
+        self, context: AttemptContext, end: AttemptEnd, before: StepEstimate, since: Stopwatch
     ) -> AttemptEnd:
         """Add from where the attempt started, and how far it came by the script's own count."""
         end = msgspec.structs.replace(end, start=before.key)
@@ -563,7 +563,7 @@ class Supervisor:
     def _script_resumes(self, reported: tuple[Resumes, ...]) -> None:
         """Take up that a script resumes by itself. A way that the job names comes first."""
         job = self._checkpoints.job
-        if job.resume is not None and self._checkpoints.method.how is How.UNKNOWN:
+        if job.resume is not None and self._checkpoints.method.how is ResumeSign.UNKNOWN:
             return
         resume = resume_of(reported, (self._spec.folder, *self._spec.seen_as))
         self._checkpoints.resumes_by_itself(msgspec.structs.replace(job, resume=resume))

@@ -8,11 +8,11 @@ from collections.abc import Sequence
 from rocsteady.colours import BOLD, DIM, GREEN, RED, YELLOW
 from rocsteady.doctor.knowledge.values import Step
 from rocsteady.hangs.frames import is_users_file, path_of, place_of_frame
-from rocsteady.hangs.inspection import Inspection, Standing
+from rocsteady.hangs.inspection import Inspection, ProcessState
 from rocsteady.hangs.proof.stack_frames import has_users_code, own_part
 from rocsteady.hangs.proof.wait_set import Waiter
 from rocsteady.report.pages import render_template
-from rocsteady.report.source_lines import Source
+from rocsteady.report.source_lines import SourceExcerpt
 from rocsteady.report.wait_diagram import spoken, wait_boxes
 from rocsteady.report.wait_diagram import wait_of as object_of
 from rocsteady.screens.screen import Page
@@ -20,14 +20,14 @@ from rocsteady.store.redaction import shown_command
 from rocsteady.wording import duration, plural, size
 
 STYLES = {
-    Standing.STUCK: RED,
-    Standing.WAITING: YELLOW,
-    Standing.WORKING: GREEN,
-    Standing.STOPPED: YELLOW,
-    Standing.UNSEEN: YELLOW,
+    ProcessState.STUCK: RED,
+    ProcessState.WAITING: YELLOW,
+    ProcessState.WORKING: GREEN,
+    ProcessState.STOPPED: YELLOW,
+    ProcessState.UNSEEN: YELLOW,
 }
 TONES = {RED: "bad", YELLOW: "warning", GREEN: "ok"}
-WAITS = (Standing.STUCK, Standing.WAITING)
+WAITS = (ProcessState.STUCK, ProcessState.WAITING)
 MAX_WAITERS = 8  # threads that are shown
 ELSEWHERE = ("rocsteady report",)  # commands for runs of rocsteady only
 SCRIPT = "python train.py"  # in advice
@@ -73,7 +73,7 @@ def render_inspection(
 
 
 def render_inspection_page(
-    found: Inspection, advice: Sequence[Step], source: Source | None = None
+    found: Inspection, advice: Sequence[Step], source: SourceExcerpt | None = None
 ) -> str:
     return render_template(
         "inspection.html.j2",
@@ -160,24 +160,24 @@ def to_do(found: Inspection, advice: Sequence[Step]) -> tuple[Step, ...]:
         text="Next time, start it with rocsteady, which finds deadlocks and resumes if it can.",
         commands=(f"rocsteady run -- {command}",),
     )
-    waits = found.state is Standing.WAITING
+    waits = found.state is ProcessState.WAITING
     again = Step(
         text="Look again in a minute. A wait that ends is no hang."
         if waits
         else "Look again if no step comes.",
         commands=(f"rocsteady watch --pid {found.pid}",),
     )
-    if found.state is Standing.STUCK:
+    if found.state is ProcessState.STUCK:
         line = Step(
             text=f"Fix {spoken(found.place)}: it waits there for something that cannot happen."
         )
         here = [step for step in advice if not {*step.commands} & {*ELSEWHERE}]
         known = [_for(step, command) for step in here[:2]]
         return (*((line,) if found.place else ()), *known, next_time)
-    if found.state is Standing.STOPPED:
+    if found.state is ProcessState.STOPPED:
         continues = (f"kill -CONT {found.pid}",)
         return (Step(text="Continue it, or end the debugger.", commands=continues),)
-    if found.state is Standing.UNSEEN:
+    if found.state is ProcessState.UNSEEN:
         return (
             Step(
                 text="Inspect it as the user who started it, or as root.",

@@ -21,7 +21,7 @@ from rocsteady.hangs.proof.wait_set import Activity, Member
 from rocsteady.hangs.values import Wait
 from rocsteady.model import FailureKind, RunEvent, Sign
 from rocsteady.printable import printable
-from rocsteady.run.checkpoints.resume_detection import How
+from rocsteady.run.checkpoints.resume_detection import ResumeSign
 from rocsteady.run.telling.events import (
     Crashed,
     Done,
@@ -168,7 +168,7 @@ def _started(event: Started) -> Line:
     elif event.method is not None:
         facts.append(event.method.words)
         method = event.method
-        if method.how is How.UNKNOWN and not (method.why_not or method.reports):
+        if method.how is ResumeSign.UNKNOWN and not (method.why_not or method.reports):
             typed = f"rocsteady init -- {one_line(event.command)}"
             advice = (Advice("To set one up:", typed),)
     return Line(SEPARATOR.join(facts), advice)

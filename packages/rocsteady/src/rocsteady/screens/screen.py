@@ -269,7 +269,7 @@ LINE_EVERY = 10.0  # seconds, without one
 BAR = 20  # columns
 
 
-class Progress(NamedTuple):
+class ProgressLine(NamedTuple):
     """How far something is, in words, and the part that is done if that is known."""
 
     text: str
@@ -277,11 +277,11 @@ class Progress(NamedTuple):
 
 
 @contextlib.contextmanager
-def progress(now: Callable[[float], Progress]) -> Iterator[None]:
+def progress(now: Callable[[float], ProgressLine]) -> Iterator[None]:
     """Show how far something is until the block ends; ``now`` is given the seconds since."""
     began = time.monotonic()
 
-    def current() -> Progress:
+    def current() -> ProgressLine:
         return now(time.monotonic() - began)
 
     on_terminal = sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
@@ -289,7 +289,7 @@ def progress(now: Callable[[float], Progress]) -> Iterator[None]:
         yield
 
 
-def _redrawn(current: Callable[[], Progress]) -> contextlib.AbstractContextManager[object]:
+def _redrawn(current: Callable[[], ProgressLine]) -> contextlib.AbstractContextManager[object]:
     from rich.console import Console  # noqa: PLC0415 - only for what takes long
     from rich.live import Live  # noqa: PLC0415
     from rich.progress_bar import ProgressBar  # noqa: PLC0415
@@ -321,7 +321,7 @@ def _redrawn(current: Callable[[], Progress]) -> contextlib.AbstractContextManag
 
 
 @contextlib.contextmanager
-def _lines(current: Callable[[], Progress]) -> Iterator[None]:
+def _lines(current: Callable[[], ProgressLine]) -> Iterator[None]:
     ended = threading.Event()
 
     def write() -> None:

@@ -44,7 +44,7 @@ Detail = tuple[str, str | tuple[str, ...]]  # a label; a text to wrap, or cells 
 _OF_GPU = re.compile(r"(GPU \d+) (\w+)")
 
 
-class Condition(Enum):
+class Badge(Enum):
     """How a run is, as its badge says."""
 
     STARTING = "starting"
@@ -65,11 +65,11 @@ class Condition(Enum):
     @property
     def style(self) -> str:
         match self:
-            case Condition.TRAINING | Condition.FINISHING | Condition.DONE:
+            case Badge.TRAINING | Badge.FINISHING | Badge.DONE:
                 return GREEN
-            case Condition.HUNG | Condition.CRASHED | Condition.GAVE_UP:
+            case Badge.HUNG | Badge.CRASHED | Badge.GAVE_UP:
                 return RED
-            case Condition.STARTING | Condition.RESUMING | Condition.RESTARTING:
+            case Badge.STARTING | Badge.RESUMING | Badge.RESTARTING:
                 return BOLD
             case _:
                 return YELLOW
@@ -82,7 +82,7 @@ class Chip(Value, frozen=True, kw_only=True):
     style: str
 
 
-class Curve(Value, frozen=True, kw_only=True):
+class WatchPlot(Value, frozen=True, kw_only=True):
     """Values over time, a line for each attempt, and the last of them in words."""
 
     label: str
@@ -103,41 +103,41 @@ def is_paused(story: RunRecord) -> bool:
     )
 
 
-def condition(view: WatchView) -> Condition:
+def condition(view: WatchView) -> Badge:
     line, story = view.line, view.story
     last = story.attempts[-1] if story.attempts else None
     if line.run.ended is not None:
         by_itself = last is not None and last.outcome is Outcome.BY_ITSELF
-        other = Condition.CRASHED if by_itself else Condition.GAVE_UP
-        ends = {RunOutcome.DONE: Condition.DONE, RunOutcome.STOPPED: Condition.STOPPED}
+        other = Badge.CRASHED if by_itself else Badge.GAVE_UP
+        ends = {RunOutcome.DONE: Badge.DONE, RunOutcome.STOPPED: Badge.STOPPED}
         return ends.get(line.run.outcome, other)
     if line.alive is False:
-        return Condition.INTERRUPTED
+        return Badge.INTERRUPTED
     if is_paused(story):
-        return Condition.PAUSED
+        return Badge.PAUSED
     if open_incident(story) is not None:
-        return Condition.HUNG
+        return Badge.HUNG
     if last is not None and last.ended is not None:
         late = view.now - last.ended > WAITS_AFTER
-        return Condition.WAITING if late else Condition.RESTARTING
-    return Condition.STARTING if last is None else _of_attempt(view, last)
+        return Badge.WAITING if late else Badge.RESTARTING
+    return Badge.STARTING if last is None else _of_attempt(view, last)
 
 
-def _of_attempt(view: WatchView, last: AttemptRecord) -> Condition:
+def _of_attempt(view: WatchView, last: AttemptRecord) -> Badge:
     own = [bucket for bucket in view.story.progress if bucket.attempt == last.number]
     if not any(bucket.last_progress is not None for bucket in own):
-        return Condition.RESUMING if last.number > 1 else Condition.STARTING
+        return Badge.RESUMING if last.number > 1 else Badge.STARTING
     if view.line.stalled:
-        return Condition.SLOW
+        return Badge.SLOW
     if RunState.FINISHING in own[-1].seconds_as:
-        return Condition.FINISHING
+        return Badge.FINISHING
     doubted = RunState.SLOW in own[-1].seconds_as and own[-1].last_progress is None
-    return Condition.SLOW if doubted else Condition.TRAINING
+    return Badge.SLOW if doubted else Badge.TRAINING
 
 
 def is_moving(view: WatchView) -> bool:
     """Whether steps are being made now, by how long they usually take."""
-    if condition(view) is not Condition.TRAINING or not view.line.rate:
+    if condition(view) is not Badge.TRAINING or not view.line.rate:
         return False
     usual = STILL_STEPS / view.line.rate
     return view.quiet is None or view.quiet < max(STILL_AFTER, usual)
@@ -174,7 +174,7 @@ def pace(view: WatchView) -> str:
     if is_moving(view) and line.rate:
         slow = line.rate < 0.1  # noqa: PLR2004 - fewer digits would say nothing
         words.append(f"{1 / line.rate:.0f} s/step" if slow else f"{line.rate:.3g}/s")
-    elif condition(view) in (Condition.TRAINING, Condition.SLOW, Condition.HUNG) and view.quiet:
+    elif condition(view) in (Badge.TRAINING, Badge.SLOW, Badge.HUNG) and view.quiet:
         words.append(f"no step for {duration(view.quiet)}")
     return "  ".join(words)
 
@@ -186,13 +186,13 @@ def headline(view: WatchView) -> str:
     if hang is not None:
         return f"{spoken(hang.place)}: collecting stacks, then restarting"
     match condition(view):
-        case Condition.INTERRUPTED:
+        case Badge.INTERRUPTED:
             return f"rocsteady is gone. To resume: rocsteady run --resume {line.run.name}"
-        case Condition.CRASHED | Condition.GAVE_UP:
+        case Badge.CRASHED | Badge.GAVE_UP:
             return _failed(story)
-        case Condition.WAITING | Condition.RESTARTING:
+        case Badge.WAITING | Badge.RESTARTING:
             return story.decisions[-1].decision.why if story.decisions else ""
-        case Condition.RESUMING | Condition.DONE:
+        case Badge.RESUMING | Badge.DONE:
             hung = [it.place for it in story.incidents if it.verdict is RunState.HUNG and it.place]
             more = f": rocsteady report {line.run.name}" if line.run.ended else ""
             return f"hung at {spoken(hung[-1])}{more}" if hung else ""
@@ -228,7 +228,7 @@ def facts(view: WatchView, zone: tzinfo | None = None) -> Iterator[tuple[str, st
 
 def _waits(view: WatchView) -> bool:
     """Return whether nothing moves, so that nobody knows when it ends."""
-    return condition(view) in (Condition.HUNG, Condition.SLOW, Condition.WAITING)
+    return condition(view) in (Badge.HUNG, Badge.SLOW, Badge.WAITING)
 
 
 def _eta(view: WatchView, zone: tzinfo | None) -> str:
@@ -282,7 +282,7 @@ def _end_of(attempt: AttemptRecord, story: RunRecord) -> tuple[str, str]:
     return f"✗ {what}{at}", RED
 
 
-def curves(story: RunRecord) -> tuple[Curve, ...]:
+def curves(story: RunRecord) -> tuple[WatchPlot, ...]:
     buckets = in_attempts(story.progress, story.attempts)
     found = []
     losses = tuple(tuple((p.at, p.mean) for p in line) for line in gauge(buckets, LOSS) if line)
@@ -306,11 +306,11 @@ def _curve(
     values: Sequence[float],
     text: Callable[[float], str],
     most: float = float("inf"),
-) -> Curve:
+) -> WatchPlot:
     low, high = (0.0 if label == "step time" else min(values)), min(max(values), most)
     if high <= low:
         low, high = low - 0.5, low + 0.5
-    return Curve(
+    return WatchPlot(
         label=label, lines=lines, last=text(values[-1]), low=low, high=high,
         span=_span(text(min(values)), text(max(values))),
     )  # fmt: skip
@@ -322,7 +322,7 @@ def _span(low: str, high: str) -> str:
     return f"{number}..{high}" if unit and high.endswith(f" {unit}") else f"{low}..{high}"
 
 
-def braille(curve: Curve, end: float, width: int, height: int) -> list[str]:
+def braille(curve: WatchPlot, end: float, width: int, height: int) -> list[str]:
     """Draw a curve in Braille dots, two to a column and four to a row."""
     cells = [[0] * width for _ in range(height)]
     right, bottom = 2 * width - 1, 4 * height - 1
@@ -444,7 +444,7 @@ def _ranks(ranks: Sequence[RankView], held_up: str) -> Iterator[Detail]:
         yield "", f"{ODD} behind the others, or waiting in another phase"
 
 
-class Stack(Value, frozen=True, kw_only=True):
+class ListedThread(Value, frozen=True, kw_only=True):
     """One thread of ``stacks.txt``: whose it is, and its frames, innermost first."""
 
     process: str
@@ -458,7 +458,7 @@ class Stack(Value, frozen=True, kw_only=True):
         return tuple(place_of_frame(each) for each in frames if is_users_file(path_of(each)))
 
 
-def read_stacks(text: str) -> tuple[Stack, ...]:
+def read_stacks(text: str) -> tuple[ListedThread, ...]:
     process = ""
     found: list[tuple[str, str, list[str]]] = []
     for line in text.splitlines():
@@ -468,7 +468,7 @@ def read_stacks(text: str) -> tuple[Stack, ...]:
             found.append((process, line.strip(), []))
         elif line.startswith("      ") and found:
             found[-1][2].append(line.strip())
-    return tuple(Stack(process=a, thread=b, frames=tuple(c)) for a, b, c in found)
+    return tuple(ListedThread(process=a, thread=b, frames=tuple(c)) for a, b, c in found)
 
 
 def folded_stacks(text: str) -> str:

@@ -40,7 +40,7 @@ class Exit(Value, frozen=True, kw_only=True):
     replaced: bool = False  # nothing failed here: other hosts restarted the job
 
 
-class How(Enum):
+class StopOutcome(Enum):
     BY_ITSELF = "by itself"
     TERMINATED = "terminated"
     KILLED = "killed"
@@ -51,7 +51,7 @@ class StopResult(Value, frozen=True, kw_only=True):
     exit: Exit | None  # None: the command itself is among the unkillable
     unkillable: tuple[int, ...] = ()
     seconds: float
-    how: How
+    how: StopOutcome
 
 
 class TerminalUse(Value, frozen=True, kw_only=True):
@@ -96,7 +96,7 @@ def end_child(
     """
     began = time.monotonic()
 
-    def ended(how: How, unkillable: tuple[int, ...] = ()) -> StopResult:
+    def ended(how: StopOutcome, unkillable: tuple[int, ...] = ()) -> StopResult:
         outcome = wait(0.0 if unkillable else EXIT_WAIT)
         seconds = time.monotonic() - began
         return StopResult(exit=outcome, unkillable=unkillable, seconds=seconds, how=how)
@@ -108,19 +108,19 @@ def end_child(
         return stopping.save_wait if saves else stopping.terminate_wait
 
     if wait(0.0) is not None and _is_empty(family):
-        return ended(How.BY_ITSELF)
+        return ended(StopOutcome.BY_ITSELF)
     if first == signal.SIGTERM and _ends(family, wait, ask_to_end(alone=True)):
-        return ended(How.TERMINATED)
+        return ended(StopOutcome.TERMINATED)
     if first == signal.SIGTERM and wait(0.0) is not None:
         patience = ask_to_end()
         if _ends(family, wait, patience, patience):
-            return ended(How.TERMINATED)
+            return ended(StopOutcome.TERMINATED)
     if first == signal.SIGKILL:
         kill_but_cleaners(family)
         if _ends(family, wait, LEFTOVER_WAIT):
-            return ended(How.KILLED)
+            return ended(StopOutcome.KILLED)
     left = kill_all(family, stopping.kill_wait.total_seconds())
-    return ended(How.UNKILLABLE if left else How.KILLED, left)
+    return ended(StopOutcome.UNKILLABLE if left else StopOutcome.KILLED, left)
 
 
 def _ends(

@@ -10,7 +10,7 @@ from enum import Enum
 from functools import cache
 
 from rocsteady.doctor.knowledge.reader import SLUG, DataFolder, Problems, blanks, installed_data
-from rocsteady.doctor.knowledge.values import Entry, Fix
+from rocsteady.doctor.knowledge.values import Fix, KnowledgeEntry
 from rocsteady.errors import KnowledgeError
 from rocsteady.model import Certainty, FailureKind, Role, Value
 
@@ -52,7 +52,7 @@ class Where(Enum):
     EXIT = "exit"  # how the process ended
 
 
-class KnownFailure(Entry, frozen=True, kw_only=True):
+class KnownFailure(KnowledgeEntry, frozen=True, kw_only=True):
     """One way in which an attempt ends."""
 
     id: str
@@ -70,7 +70,7 @@ class KnownFailure(Entry, frozen=True, kw_only=True):
     advice: Fix | None = None  # what a person can do as well, where the program has remedies
 
 
-class Signature(Entry, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Signature(KnowledgeEntry, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One way to recognise a kind."""
 
     id: str
@@ -194,7 +194,7 @@ def _wrong_with_pattern(signature: Signature) -> Problems:
 # What is known of lines that do not end a run: warnings, and what tools say about a machine.
 
 
-class KnownMessage(Entry, frozen=True, kw_only=True):
+class KnownMessage(KnowledgeEntry, frozen=True, kw_only=True):
     """One line that people ask about."""
 
     id: str

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import msgspec
 
-from rocsteady.doctor.knowledge.values import Entry
+from rocsteady.doctor.knowledge.values import KnowledgeEntry
 from rocsteady.model import Value
 
 
-class Arch(Entry, frozen=True, kw_only=True):
+class Arch(KnowledgeEntry, frozen=True, kw_only=True):
     """One instruction set that the driver reports, such as gfx1100."""
 
     gfx: str
@@ -32,7 +32,7 @@ class Product(Value, frozen=True, kw_only=True):
     integrated: bool = False
 
 
-class Wheels(Entry, frozen=True, kw_only=True):
+class Wheels(KnowledgeEntry, frozen=True, kw_only=True):
     """Builds of torch that have the same code."""
 
     torch: str  # a version range, as pip writes it
@@ -61,7 +61,7 @@ class WheelIndex(Wheels, frozen=True, kw_only=True):
     tested: dict[str, tuple[str, ...]] = msgspec.field(default_factory=dict)  # by system
 
 
-class Variable(Entry, frozen=True, kw_only=True):
+class Variable(KnowledgeEntry, frozen=True, kw_only=True):
     """One environment variable that a component reads, or that people set in vain."""
 
     name: str

@@ -22,7 +22,7 @@ from rocsteady.doctor.knowledge.state import (
     last_checked,
 )
 from rocsteady.doctor.knowledge.trainers import load_trainers
-from rocsteady.doctor.knowledge.values import Entry
+from rocsteady.doctor.knowledge.values import KnowledgeEntry
 from rocsteady.doctor.knowledge.waits import load_waits
 from rocsteady.doctor.values import KnowledgeReport, KnowledgeTable
 
@@ -32,7 +32,7 @@ def knowledge_report(
 ) -> KnowledgeReport:
     """Return the size and age of each table; ``remedies`` are the sources of each remedy."""
     failures, waits = load_failures(data), load_waits(data).signs
-    entries_of: dict[str, Iterable[tuple[str, Entry]]] = {
+    entries_of: dict[str, Iterable[tuple[str, KnowledgeEntry]]] = {
         "rules": knowledge.rules.items(),
         "variables": knowledge.variables.items(),
         "GPUs": knowledge.arches.items(),

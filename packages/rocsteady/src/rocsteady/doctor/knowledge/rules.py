@@ -13,7 +13,14 @@ from functools import lru_cache
 import msgspec
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 
-from rocsteady.doctor.knowledge.values import Area, Confidence, Effect, Entry, Fix, Severity
+from rocsteady.doctor.knowledge.values import (
+    Area,
+    Confidence,
+    Effect,
+    Fix,
+    KnowledgeEntry,
+    Severity,
+)
 from rocsteady.model import Value
 
 Scalar = bool | int | float | str
@@ -40,7 +47,7 @@ class Condition(Value, frozen=True, kw_only=True, forbid_unknown_fields=True, re
     distinct: int | None = None  # at least so many different values
 
 
-class Rule(Entry, frozen=True, kw_only=True):
+class Rule(KnowledgeEntry, frozen=True, kw_only=True):
     """One thing that is known to go wrong on some machines."""
 
     id: str

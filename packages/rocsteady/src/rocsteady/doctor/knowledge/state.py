@@ -12,7 +12,7 @@ from rocsteady.doctor.knowledge.gpu_names import gfx_of
 from rocsteady.doctor.knowledge.hardware import Wheels
 from rocsteady.doctor.knowledge.reader import Knowledge, own_folder
 from rocsteady.doctor.knowledge.rules import Rule, leaves
-from rocsteady.doctor.knowledge.values import Entry, Source
+from rocsteady.doctor.knowledge.values import KnowledgeEntry, Source
 from rocsteady.doctor.machine.machine import Machine
 from rocsteady.doctor.values import KnowledgeState
 from rocsteady.wording import plural
@@ -24,13 +24,13 @@ RULES_NAMED = 3  # rules by name
 CALENDAR = re.compile(r"(\d{4})\.(\d{1,2})\b")
 
 
-def last_checked(entry: Entry, sources: Mapping[str, Source]) -> str:
+def last_checked(entry: KnowledgeEntry, sources: Mapping[str, Source]) -> str:
     """Return the day on which someone checked an entry, or else the date of its newest source."""
     dates = (sources[key].date for key in entry.sources if key in sources)
     return entry.checked or max(dates, default="")
 
 
-def days_allowed(entry: Entry) -> int:
+def days_allowed(entry: KnowledgeEntry) -> int:
     if isinstance(entry, Wheels):
         return INDEX_DAYS
     if isinstance(entry, Rule) and any(leaf.version for leaf in leaves(entry.when)):
@@ -38,7 +38,7 @@ def days_allowed(entry: Entry) -> int:
     return BEHAVIOUR_DAYS
 
 
-def is_out_of_date(entry: Entry, sources: Mapping[str, Source], today: date) -> bool:
+def is_out_of_date(entry: KnowledgeEntry, sources: Mapping[str, Source], today: date) -> bool:
     age = days_since(last_checked(entry, sources), today)
     return age is None or age > days_allowed(entry)
 

@@ -61,7 +61,7 @@ class Source(Value, frozen=True, kw_only=True):
     number: int | None = None  # of the issue, discussion or pull request
 
 
-class Entry(Value, frozen=True, kw_only=True):
+class KnowledgeEntry(Value, frozen=True, kw_only=True):
     """What an entry of any table says of itself."""
 
     sources: tuple[str, ...] = ()

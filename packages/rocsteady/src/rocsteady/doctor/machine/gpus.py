@@ -59,7 +59,7 @@ class Gpu(Value, frozen=True, kw_only=True):
     reachable_bytes: int | None = None  # of the VRAM, by the processor and by other cards
     peers_redirected: bool | None = None  # ACS sends what cards tell each other through the root
     render_minor: int | None
-    link: Link | None
+    link: PcieLink | None
     iommu: str | None  # the type of its IOMMU group: "identity" is passthrough
     asleep: bool
     firmware: dict[str, str]
@@ -371,7 +371,7 @@ EXTENDED, END = 0x100, 0x1000  # where PCIe's own capabilities lie; only root ma
 ACS, REDIRECTS = 0x000D, 0b1100  # the capability, and its two bits for requests and completions
 
 
-class Link(Value, frozen=True, kw_only=True):
+class PcieLink(Value, frozen=True, kw_only=True):
     """A PCIe connection as it runs now, and as the slowest part of it could run."""
 
     width: int
@@ -380,7 +380,7 @@ class Link(Value, frozen=True, kw_only=True):
     max_speed: float | None
 
 
-def read_link(view: View, card: str) -> Link | None:
+def read_link(view: View, card: str) -> PcieLink | None:
     links = [found for found in (_link(view, card),) if found]
     above = parent(view.resolve(card))
     while above != "/" and _is_card_bridge(view, above):
@@ -420,12 +420,12 @@ def _is_card_bridge(view: View, folder: str) -> bool:
     return is_bridge and view.number(f"{folder}/vendor") == AMD
 
 
-def _link(view: View, folder: str) -> Link | None:
+def _link(view: View, folder: str) -> PcieLink | None:
     width = view.number(f"{folder}/current_link_width")
     speed = _gigatransfers(view.text(f"{folder}/current_link_speed"))
     if not width or speed is None:
         return None
-    return Link(
+    return PcieLink(
         width=width,
         speed=speed,
         max_width=view.number(f"{folder}/max_link_width"),

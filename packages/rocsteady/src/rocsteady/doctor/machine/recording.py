@@ -59,7 +59,9 @@ VARIABLE_LIMIT = 128 * 1024  # characters; what Linux allows
 _CODES = {name: code for code, name in errno.errorcode.items()}
 
 
-class Entry(Value, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+class RecordedPath(
+    Value, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True
+):
     """What was found at one path, other than plain text."""
 
     link: str | None = None
@@ -78,7 +80,7 @@ class Recording(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
     note: str
     platform: str
     folder: str
-    files: dict[str, str | Entry]
+    files: dict[str, str | RecordedPath]
     environment: dict[str, str]
     user: User | None = None
     python: str | None = None
@@ -114,7 +116,7 @@ def decode_recording(content: bytes, name: str) -> Recording:
             raise RecordingError(f"{name}: {path[:80]!r} is not a path inside a machine")
         if isinstance(entry, str) and len(entry) > TEXT_LIMIT:
             raise RecordingError(f"{name}: {path!r} is longer than {TEXT_LIMIT} characters")
-        if isinstance(entry, Entry) and len(entry.names or ()) > MAX_NAMES:
+        if isinstance(entry, RecordedPath) and len(entry.names or ()) > MAX_NAMES:
             raise RecordingError(f"{name}: {path!r} has more than {MAX_NAMES} names")
     for variable, value in recording.environment.items():
         if len(variable) + len(value) > VARIABLE_LIMIT:
@@ -131,7 +133,7 @@ def may_hold(path: str) -> bool:
 
 class RecordedRoot:
     def __init__(self, recording: Recording, *, python: str | None = None) -> None:
-        self._files: Mapping[str, str | Entry] = recording.files
+        self._files: Mapping[str, str | RecordedPath] = recording.files
         self._children = _children(recording.files)
         self._folders: dict[str, str] = {}  # without links; a thousand machines are asked at once
         self.platform = recording.platform
@@ -203,25 +205,25 @@ class RecordedRoot:
             raise OSError(errno.ENOTSUP, "not asked when it was recorded", path)
         return found.answer
 
-    def _find(self, path: str) -> str | Entry:
+    def _find(self, path: str) -> str | RecordedPath:
         found = self._there(path)
-        if isinstance(found, Entry) and found.errno is not None:
+        if isinstance(found, RecordedPath) and found.errno is not None:
             code = _CODES.get(found.errno, errno.EIO)
             raise OSError(code, os.strerror(code), path)
         return found
 
-    def _there(self, path: str) -> str | Entry:
+    def _there(self, path: str) -> str | RecordedPath:
         real = self.resolve(path)
         found = self._files.get(real)
         if found is None:
             if real in self._children or _lists(self._files.get(parent(real)), real):
-                return Entry()
+                return RecordedPath()
             raise _missing(path)
         return found
 
     def _readlink(self, path: str) -> str | None:
         found = self._files.get(path)
-        return found.link if isinstance(found, Entry) else None
+        return found.link if isinstance(found, RecordedPath) else None
 
 
 def _children(files: Mapping[str, object]) -> dict[str, set[str]]:
@@ -241,7 +243,7 @@ def _children(files: Mapping[str, object]) -> dict[str, set[str]]:
 
 
 def _lists(folder: object, path: str) -> bool:
-    names = folder.names if isinstance(folder, Entry) else None
+    names = folder.names if isinstance(folder, RecordedPath) else None
     return path.rpartition("/")[2] in (names or ())
 
 
@@ -262,7 +264,7 @@ _TELLING = (PACKAGES, ROCM_FOLDER, ROCM_LIBRARY, PYTHON_FOLDER)
 
 
 def record(view: View, redactor: Redactor, known: Collection[str], note: str) -> Recording:
-    files: dict[str, str | Entry] = {}
+    files: dict[str, str | RecordedPath] = {}
     for question, answer in view.answers.items():
         path = question[1]
         if not path.isprintable():
@@ -295,30 +297,32 @@ def _user(user: User, redactor: Redactor) -> User:
     return User(uid=user.uid and 1000, groups=groups)
 
 
-def _entry(question: Question, answer: object, redactor: Redactor) -> str | Entry | None:
+def _entry(question: Question, answer: object, redactor: Redactor) -> str | RecordedPath | None:
     """Spell one answer; None for what need not be recorded."""
     operation, path, arguments = question
     if isinstance(answer, OSError):
         absent = isinstance(answer, FileNotFoundError | NotADirectoryError)
         telling = operation in ("text", "names", "piece") and not absent
         code = errno.errorcode.get(answer.errno or 0, "EIO")
-        return Entry(errno=code) if telling else None
+        return RecordedPath(errno=code) if telling else None
     if operation == "is_folder":
-        return Entry(names=()) if answer else ""
+        return RecordedPath(names=()) if answer else ""
     if isinstance(answer, bytes):
-        return Entry(pieces={str(arguments[0]): base64.b64encode(answer).decode()})
+        return RecordedPath(pieces={str(arguments[0]): base64.b64encode(answer).decode()})
     if isinstance(answer, tuple):
-        return Entry(names=tuple(name for name in answer if _tells(path, name)))
+        return RecordedPath(names=tuple(name for name in answer if _tells(path, name)))
     if isinstance(answer, Device | Disk):
-        return Entry(device=answer) if isinstance(answer, Device) else Entry(disk=answer)
+        return (
+            RecordedPath(device=answer) if isinstance(answer, Device) else RecordedPath(disk=answer)
+        )
     return _spoken(operation, path, str(answer), redactor)
 
 
-def _spoken(operation: str, path: str, text: str, redactor: Redactor) -> str | Entry | None:
+def _spoken(operation: str, path: str, text: str, redactor: Redactor) -> str | RecordedPath | None:
     if operation == "resolve":
         return None
     if operation == "answer":
-        return Entry(answer=redactor.text(text))
+        return RecordedPath(answer=redactor.text(text))
     return _text(path, text, redactor)
 
 
@@ -335,7 +339,9 @@ def _tells(folder: str, name: str) -> bool:
     return any(pattern.match(name) for pattern in _TELLING)
 
 
-def _link_entries(root: Root, path: str, files: dict[str, str | Entry], redactor: Redactor) -> str:
+def _link_entries(
+    root: Root, path: str, files: dict[str, str | RecordedPath], redactor: Redactor
+) -> str:
     """Record the links on the way to ``path``; return where it leads."""
     if path == "/" or path.endswith(":"):  # of Linux, of a Windows drive
         return path
@@ -346,18 +352,18 @@ def _link_entries(root: Root, path: str, files: dict[str, str | Entry], redactor
         return path
     here = f"{above.rstrip('/')}/{path.rpartition('/')[2]}"
     if real != here:
-        files[redactor.text(here)] = Entry(link=redactor.text(real))
+        files[redactor.text(here)] = RecordedPath(link=redactor.text(real))
     return real
 
 
-def _merged(before: str | Entry | None, found: str | Entry) -> str | Entry:
+def _merged(before: str | RecordedPath | None, found: str | RecordedPath) -> str | RecordedPath:
     """Put what several questions found at one path together; more telling beats less."""
     if before is None or before == "":
         return found
     if isinstance(before, str) or isinstance(found, str):
         return found if isinstance(found, str) and found else before
     pieces = {**(before.pieces or {}), **(found.pieces or {})}
-    return Entry(
+    return RecordedPath(
         link=before.link or found.link,
         errno=None if pieces else before.errno or found.errno,
         names=before.names if found.names is None else found.names or before.names or (),

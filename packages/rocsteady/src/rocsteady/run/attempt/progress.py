@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from math import ceil
 
 from rocsteady.hangs.judgment.verdict import Verdict
-from rocsteady.hangs.output import Progress
+from rocsteady.hangs.output import PrintedProgress
 from rocsteady.hangs.values import Heartbeat
 from rocsteady.store.values import SAVED_GAUGE, Bucket, Sample
 from rocsteady.system import procfs
@@ -213,7 +213,7 @@ class PrintedEpochs:
         self._count: int | None = None
         self._seen: dict[int, int] = {}  # the steps that were made when an epoch was first printed
 
-    def update(self, printed: Progress, made: int) -> None:
+    def update(self, printed: PrintedProgress, made: int) -> None:
         if printed.epoch is not None and printed.epochs:
             self._count = printed.epochs
             self._seen.setdefault(printed.epoch, made)
@@ -243,7 +243,7 @@ class AttemptProgress:
 
     def __init__(  # noqa: PLR0913 - all are keyword arguments
         self,
-        printed: Callable[[], Progress | None],
+        printed: Callable[[], PrintedProgress | None],
         total: int | None,
         *,
         before: int = 0,
@@ -378,7 +378,7 @@ class AttemptProgress:
         ahead = last.saved_step - self._made if self._counting else 0
         return {SAVED_GAUGE: max(0.0, step + ahead)}
 
-    def _total_of(self, step: int, printed: Progress | None) -> int | None:
+    def _total_of(self, step: int, printed: PrintedProgress | None) -> int | None:
         """Return the steps in all; None where nothing tells, or what does is below the step."""
         total = self._total or next((beat.total for beat in self._counting if beat.total), None)
         if total is None and printed is not None:

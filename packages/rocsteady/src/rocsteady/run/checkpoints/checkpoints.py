@@ -42,7 +42,7 @@ from rocsteady.run.checkpoints.resume import (
     stamp,
     whole_checkpoints,
 )
-from rocsteady.run.checkpoints.resume_detection import How, ResumeMethod, detect_resume
+from rocsteady.run.checkpoints.resume_detection import ResumeMethod, ResumeSign, detect_resume
 from rocsteady.run.checkpoints.resume_trial import SavedMethod
 from rocsteady.run.job.printed_epochs import last_epoch_printed
 from rocsteady.run.job.values import CHECKPOINT, Job, Resume
@@ -64,7 +64,7 @@ class StartsAt(Enum):
     UNABLE = "at the beginning, since it cannot resume"
 
 
-class Steps(Value, frozen=True, kw_only=True):
+class StepEstimate(Value, frozen=True, kw_only=True):
     """An estimate of the step at which a checkpoint was written."""
 
     least: int = 0
@@ -114,8 +114,8 @@ class Checkpoints:
         self.method = detect_resume(job.command, next(iter(self._seen_as), folder))
         if job.resume is not None:  # the job file goes before it; what a whole one has still holds
             complete, last = self.method.complete, self.method.last
-            self.method = ResumeMethod(how=How.UNKNOWN, complete=complete, last=last)
-        by_itself = self.method.how is How.COMMAND
+            self.method = ResumeMethod(how=ResumeSign.UNKNOWN, complete=complete, last=last)
+        by_itself = self.method.how is ResumeSign.COMMAND
         self.argument = self.method.arguments[0] if by_itself else ""  # by which it resumes
         self._typed = job.command
         self._since = began  # what was written from then on is the run's own
@@ -159,7 +159,7 @@ class Checkpoints:
 
         Returns what is to be announced: checkpoints that are cut off are moved out of the way.
         """
-        if self.method.how is How.UNKNOWN:
+        if self.method.how is ResumeSign.UNKNOWN:
             return tuple(self._clear(self.job.resume)) if self.job.resume else ()
         self._not_seen, self.all_cut_off = None, False
         if self.gone is not None:  # what is known of them stays
@@ -171,7 +171,7 @@ class Checkpoints:
         aside = list(self._set_aside(found))
         self.all_cut_off = bool(aside) and not self._written()
         moved += aside
-        if self.method.how is not How.COMMAND:
+        if self.method.how is not ResumeSign.COMMAND:
             self._take_up(usable(found) if self._can_prove(end) else ())
         return tuple(moved)
 
@@ -284,7 +284,7 @@ class Checkpoints:
 
     def resumes_by_itself(self, job: Job) -> None:
         """Take up that the script resumes by itself, from what it has found already."""
-        self.method = ResumeMethod(how=How.UNKNOWN)  # it is not needed any more
+        self.method = ResumeMethod(how=ResumeSign.UNKNOWN)  # it is not needed any more
         self.job = job
         self._origin = Origin(before=find_checkpoints(job.resume, self.folder))
         save_origin(self._origin, self._records)
@@ -330,7 +330,7 @@ class Checkpoints:
 
     def newest_saved(self) -> float:
         """Return when the newest whole checkpoint was written, while the script goes on."""
-        if self.method.how is How.UNKNOWN:
+        if self.method.how is ResumeSign.UNKNOWN:
             newest = self.newest()
             return newest.written if newest else 0.0
         good = usable(self._written())
@@ -348,7 +348,9 @@ class Checkpoints:
         """Return the one to go on from, if there is any."""
         return next(self.whole(), None)
 
-    def step_of(self, checkpoint: Checkpoint, seen: tuple[int, int], printed: int = 0) -> Steps:
+    def step_of(
+        self, checkpoint: Checkpoint, seen: tuple[int, int], printed: int = 0
+    ) -> StepEstimate:
         """Return the steps of a checkpoint: by itself, or what was ``seen`` when it was written.
 
         A number that cannot be what was seen counts something else. What the script ``printed``
@@ -359,15 +361,15 @@ class Checkpoints:
         if number is not None and number.unit == STEP:
             near = least // 2 <= number.value <= most + 1 + (most - least)
             if near or not most or is_ours(self.folder / checkpoint.path):
-                return Steps(least=number.value, most=number.value, key=key, exact=True)
+                return StepEstimate(least=number.value, most=number.value, key=key, exact=True)
         epochs = (number.value, number.value + 1) if number and number.unit == EPOCH else ()
         for steps in (count * self._batches for count in epochs):  # the first may be epoch 0
             if least < most and least <= steps <= most:
-                return Steps(least=steps, most=steps, key=key, exact=True)
+                return StepEstimate(least=steps, most=steps, key=key, exact=True)
         fits = least <= printed <= most and least != most
-        return Steps(least=least, most=most, key=key, printed=printed if fits else 0)
+        return StepEstimate(least=least, most=most, key=key, printed=printed if fits else 0)
 
-    def counted(self, end: AttemptEnd, before: Steps, log: Path) -> AttemptEnd:
+    def counted(self, end: AttemptEnd, before: StepEstimate, log: Path) -> AttemptEnd:
         """Add what the script itself says of how far it came."""
         counts, newest = dict(end.own_counts), self.newest()
         if newest and (number := checkpoint_number(self.folder, newest.path)):
@@ -405,7 +407,7 @@ class Checkpoints:
         Where no method was found, those that no checkpoint here has do not count: a script that
         imports a known library may write checkpoints of its own.
         """
-        if self.method.how is not How.UNKNOWN:
+        if self.method.how is not ResumeSign.UNKNOWN:
             return self.method.complete
         return tuple(
             each

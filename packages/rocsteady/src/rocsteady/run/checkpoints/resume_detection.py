@@ -70,7 +70,7 @@ FOLDERS = ("makedirs", "mkdir")
 OURS = ("Loop", "Checkpointer")  # of rocsteady_train: they report where they save, and resume
 
 
-class How(Enum):
+class ResumeSign(Enum):
     """What tells that a command resumes."""
 
     COMMAND = "the command"
@@ -83,7 +83,7 @@ class How(Enum):
 class ResumeMethod(Value, frozen=True, kw_only=True):
     """How a command goes on from a checkpoint, or why it does not."""
 
-    how: How
+    how: ResumeSign
     arguments: tuple[str, ...] = ()  # added to the command; the checkpoint is "{checkpoint}"
     variable: str = ""  # of the environment, that names the checkpoint
     where: str = ""  # it was found: "train.py:31", or the name of the trainer
@@ -99,28 +99,28 @@ class ResumeMethod(Value, frozen=True, kw_only=True):
     @property
     def inferred(self) -> bool:
         """Whether it is only known from a text: the script's, or an untried trainer's."""
-        return self.how in (How.OPTION, How.ITSELF) or self.untried
+        return self.how in (ResumeSign.OPTION, ResumeSign.ITSELF) or self.untried
 
     @property
     def words(self) -> str:
         """What happens if the run fails, for people."""
         if self.reports:
             return f"resumes by itself (found in {self.reports})"
-        if self.how is How.UNKNOWN:
+        if self.how is ResumeSign.UNKNOWN:
             why = f" ({self.why_not})" if self.why_not else ""
             return f"found no way to resume{why}: if this run hangs, it will be stopped"
-        if self.how is How.ITSELF:
+        if self.how is ResumeSign.ITSELF:
             return f"resumes by itself (found in {self.where})"
         shown = self.checkpoint or UNKNOWN_CHECKPOINT
         words = (f"{self.variable}={CHECKPOINT}",) if self.variable else self.arguments
         typed = " ".join(words).replace(CHECKPOINT, shown)
         instead = f" in place of {self.given}, if that holds training state" if self.given else ""
         way = f"resumes with {typed}{instead}" if words else "resumes by itself"
-        if self.how is How.TRAINER:
+        if self.how is ResumeSign.TRAINER:
             folders = dict.fromkeys(f"{Path(each).parent}/" for each in self.checkpoints)
             saves = f"; checkpoints in {', '.join(folders)}" if folders else ""
             return f"{self.where}: {way}{saves}"
-        return way if self.how is How.COMMAND else f"{way} (found in {self.where})"
+        return way if self.how is ResumeSign.COMMAND else f"{way} (found in {self.where})"
 
 
 def detect_resume(command: Sequence[str], folder: Path) -> ResumeMethod:
@@ -128,25 +128,25 @@ def detect_resume(command: Sequence[str], folder: Path) -> ResumeMethod:
     trainer = trainer_of(command, folder)
     if argument := resume_argument(command):
         complete = trainer.complete if trainer else ()
-        return ResumeMethod(how=How.COMMAND, arguments=(argument,), complete=complete)
+        return ResumeMethod(how=ResumeSign.COMMAND, arguments=(argument,), complete=complete)
     if trainer:
         return _of_trainer(trainer, _Settings(command, folder))
     script = script_in(command, folder)
     if script is None:
-        return ResumeMethod(how=How.UNKNOWN)
+        return ResumeMethod(how=ResumeSign.UNKNOWN)
     program = Program(script, folder)
     if not program.nodes:
         return _unknown()
     method = _Detection(program, command).method()
     ours = [call for call in program.calls if _last(call.func) in OURS]
-    if method.how is How.UNKNOWN and ours and "rocsteady_train" in program.text:
+    if method.how is ResumeSign.UNKNOWN and ours and "rocsteady_train" in program.text:
         return replace(method, reports=program.where(ours[0]))
     library = library_of(program.text)
     return _with_library(method, library, _Settings(command, folder, script)) if library else method
 
 
 def _unknown(why: str = "") -> ResumeMethod:
-    return ResumeMethod(how=How.UNKNOWN, why_not=why)
+    return ResumeMethod(how=ResumeSign.UNKNOWN, why_not=why)
 
 
 def _of_trainer(trainer: Trainer, settings: _Settings) -> ResumeMethod:
@@ -156,7 +156,7 @@ def _of_trainer(trainer: Trainer, settings: _Settings) -> ResumeMethod:
     takes_path = trainer.arguments[1:2] == (CHECKPOINT,)
     given = _given(settings.command, trainer.arguments[:takes_path])
     return ResumeMethod(
-        how=How.TRAINER,
+        how=ResumeSign.TRAINER,
         arguments=trainer.arguments,
         where=trainer.name,
         given=given or "",
@@ -170,7 +170,7 @@ def _with_library(method: ResumeMethod, library: Trainer, settings: _Settings) -
     """Add what is known of the library that a script uses."""
     if prevented := settings.prevented(library.prevents):
         return _unknown(f"{library.name}: {prevented}")
-    if method.how is How.UNKNOWN:
+    if method.how is ResumeSign.UNKNOWN:
         return _unknown(method.why_not or f"{library.name}: {library.hint}")
     return replace(
         method,
@@ -677,7 +677,7 @@ class _Detection:
             arguments = (f"{flag}{value}",)
         given = _given(self._command, [each.rstrip("=") for each in option.flags])
         return ResumeMethod(
-            how=How.OPTION,
+            how=ResumeSign.OPTION,
             arguments=arguments,
             where=self._declared(option),
             checkpoint=self._checkpoint_name(),
@@ -740,11 +740,11 @@ class _Detection:
                         and word not in self._command
                     ):
                         where = self._program.where(each)
-                        return ResumeMethod(how=How.OPTION, arguments=(word,), where=where)
+                        return ResumeMethod(how=ResumeSign.OPTION, arguments=(word,), where=where)
             for name, node, names in self._variables():
                 if load.source is not None and mentions(load.source, names):
                     return ResumeMethod(
-                        how=How.OPTION, variable=name, where=self._program.where(node)
+                        how=ResumeSign.OPTION, variable=name, where=self._program.where(node)
                     )
         return None
 
@@ -778,7 +778,7 @@ class _Detection:
                         word = self._compared(load, frozenset({name}))
                         if word and self._is_training_state(load):
                             return ResumeMethod(
-                                how=How.OPTION,
+                                how=ResumeSign.OPTION,
                                 arguments=(f"--{name}={word}",),
                                 where=self._program.where(node),
                             )
@@ -798,7 +798,7 @@ class _Detection:
                 continue
             if self._is_training_state(load):
                 where = self._program.where(load.call)
-                return ResumeMethod(how=How.ITSELF, where=where)
+                return ResumeMethod(how=ResumeSign.ITSELF, where=where)
             if self._saves_at(load):
                 where = self._program.where(load.call)
                 self._why = f"{where} loads weights but no optimizer state and no step"

@@ -14,7 +14,7 @@ from rocsteady_train.inside import wire
 
 from rocsteady.doctor.knowledge.resume_arguments import resume_argument
 from rocsteady.hangs.heartbeat_pages import Resumes
-from rocsteady.run.checkpoints.resume_detection import How
+from rocsteady.run.checkpoints.resume_detection import ResumeSign
 from rocsteady.run.checkpoints.resume_trial import SavedMethod
 from rocsteady.run.job.values import CHECKPOINT, Resume
 from rocsteady.store.account_records import kept
@@ -33,7 +33,7 @@ def can_resume(run: Run, journal: Journal) -> bool:
     """Return whether a run could go on from a checkpoint: by its job, by itself, or as it told."""
     records = journal.place.folder / RUNS / run.name
     reported, detected = kept(Resume, records) is not None, kept(SavedMethod, records)
-    known = detected is not None and detected.method.how is not How.UNKNOWN
+    known = detected is not None and detected.method.how is not ResumeSign.UNKNOWN
     return bool(run.job.get("resume")) or reported or known or bool(resume_argument(run.command))
 
 

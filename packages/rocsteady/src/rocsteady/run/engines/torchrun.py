@@ -27,9 +27,9 @@ from rocsteady.run.hosts.blamed_nodes import BlamedNodes
 from rocsteady.system import keeper, procfs
 from rocsteady.system.child_end import (
     Exit,
-    How,
     Interrupt,
     Interrupts,
+    StopOutcome,
     Stopping,
     StopResult,
 )
@@ -207,18 +207,18 @@ class RankGroup:
         """
         began = time.monotonic()
         self._link.tell(restart=True)
-        how, deadline, asked = How.TERMINATED, began + ASKED_WITHIN, False
+        how, deadline, asked = StopOutcome.TERMINATED, began + ASKED_WITHIN, False
         while self._family.members():
             self._link.listen()
             if not asked and any("stopping" in message for message in self._link.messages):
                 deadline, asked = time.monotonic() + STOP_WITHIN, True
             at_once = asked and first == signal.SIGKILL
             if at_once or time.monotonic() >= deadline or self._link.is_gone:
-                how = How.KILLED
+                how = StopOutcome.KILLED
                 break
             time.sleep(RANKS_POLL_EVERY)
         left = keeper.kill_all(self._family, stopping.kill_wait.total_seconds())
-        how = How.UNKILLABLE if left else how
+        how = StopOutcome.UNKILLABLE if left else how
         self._exit = self._exit or Exit(signal=signal.SIGKILL)
         return StopResult(
             exit=self._exit, unkillable=left, seconds=time.monotonic() - began, how=how

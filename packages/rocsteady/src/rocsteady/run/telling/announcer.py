@@ -29,7 +29,7 @@ class Screen(Protocol):
     def text(self, event: Event) -> str: ...
 
 
-class Words:
+class PlainScreen:
     """Writes the state only: for runs that nobody watches."""
 
     def lines(self, event: Event) -> Sequence[str]:
@@ -55,7 +55,7 @@ class Announcer:
     ) -> None:
         self._journal = journal
         self._run = run
-        self._screen: Screen = screen or Words()
+        self._screen: Screen = screen or PlainScreen()
         self._output_buffer: OutputBuffer | None = None
         self.through: Callable[[str], None] | None = None  # the child's way to stderr
         self.mid_line = False  # the script's last line on stderr has no end

@@ -21,7 +21,7 @@ from rocsteady.run.job.job_file import user_configuration
 from rocsteady.run.job.metrics import RUN, Metrics
 from rocsteady.run.job.values import Job
 from rocsteady.run.observer import ObservedRun, Observer
-from rocsteady.run.telling.run_metrics import RunEvent, RunMetrics, known, metrics_of
+from rocsteady.run.telling.run_metrics import MetricsEvent, RunMetrics, known, metrics_of
 from rocsteady.store.forecast import story_ahead
 from rocsteady.store.journal import Journal
 from rocsteady.store.redaction import redactor_here
@@ -51,7 +51,7 @@ class JsonLinesFile:
     path: Path
     name: str
     _began: float = field(default_factory=time.time)  # earlier events are those of a run resumed
-    _events: set[RunEvent] = field(default_factory=set)
+    _events: set[MetricsEvent] = field(default_factory=set)
 
     def write(self, metrics: RunMetrics) -> str:
         """Add what is new."""

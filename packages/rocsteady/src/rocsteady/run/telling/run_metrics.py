@@ -23,7 +23,7 @@ class Quantity(Value, frozen=True, kw_only=True):
     meaning: str  # in one line
 
 
-class RunEvent(Value, frozen=True, kw_only=True):
+class MetricsEvent(Value, frozen=True, kw_only=True):
     at: float
     text: str
 
@@ -33,7 +33,7 @@ class RunMetrics(Value, frozen=True, kw_only=True):
     at: float
     step: int
     values: dict[str, float]  # by name of a quantity; without what is not known
-    events: tuple[RunEvent, ...] = ()  # all so far, in order
+    events: tuple[MetricsEvent, ...] = ()  # all so far, in order
 
 
 QUANTITIES = (
@@ -89,10 +89,10 @@ def metrics_of(line: RunLine, story: RunRecord, *, now: float) -> RunMetrics:
     )
 
 
-def events_of(story: RunRecord) -> tuple[RunEvent, ...]:
+def events_of(story: RunRecord) -> tuple[MetricsEvent, ...]:
     """Return what happened to a run: incidents, ends of attempts and what followed, its end."""
     events = [
-        RunEvent(at=each.at, text=f"incident {each.number}: {incident_title(each)}")
+        MetricsEvent(at=each.at, text=f"incident {each.number}: {incident_title(each)}")
         for each in story.incidents
     ]
     for attempt in story.attempts:
@@ -102,9 +102,11 @@ def events_of(story: RunRecord) -> tuple[RunEvent, ...]:
             continue
         end = end_with_step(end_of(attempt), attempt.last_step, ended_well=ended_well(attempt))
         text = f"attempt {attempt.number} {end}. {failure.title.rstrip('.')}."
-        events.append(RunEvent(at=attempt.ended, text=f"{text} {decision_with_reason(decision)}"))
+        events.append(
+            MetricsEvent(at=attempt.ended, text=f"{text} {decision_with_reason(decision)}")
+        )
     if story.run.ended is not None:
         events.append(
-            RunEvent(at=story.run.ended, text=f"the run ended: {story.run.outcome.value}")
+            MetricsEvent(at=story.run.ended, text=f"the run ended: {story.run.outcome.value}")
         )
     return tuple(sorted(events, key=lambda event: event.at))
