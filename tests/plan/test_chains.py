@@ -31,7 +31,7 @@ def tried(draw: st.DrawFn, *, last: bool = False) -> LinkForecast:
 
 
 def brute_force(links: list[LinkForecast], left: float, *, resumes: bool) -> list[ChainEnd]:
-    """Go through every combination of courses, one after the other."""
+    """Go through every combination of scenarios, one after the other."""
     found = []
     for taken in itertools.product(*(link.scenarios for link in links)):
         now, rest, chance = 0.0, left, math.prod(scenario.chance for scenario in taken)

@@ -114,7 +114,7 @@ def test_every_probe_ends_well_here_or_says_why_it_is_not_run(make_runner: MakeR
     assert all(
         each.tries >= 1 for each in seen.values() if each.outcome is not ProbeOutcome.NOT_RUN
     )
-    assert seen["import"].said["version"].startswith("2.")
+    assert seen["import"].details["version"].startswith("2.")
     assert seen["copies pageable"].figures["bytes_per_s"] > 1e8
 
 

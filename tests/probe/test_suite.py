@@ -22,10 +22,10 @@ from rocsteady.probe.suite import (
     Suite,
     fewer_than_one_in,
     keep_evidence,
-    let_go,
     newest,
     plan,
     recover,
+    release_probe,
     unknown_names,
     without_risks,
 )
@@ -218,7 +218,7 @@ def test_a_probe_that_was_killed_or_interrupted_took_nothing_down(
 
     assert recover(journal, memory, SOFTWARE) == ()
     assert len(journal.unfinished()) == 1  # under way
-    let_go(journal)
+    release_probe(journal)
 
     assert journal.unfinished() == ()
     journal.close()

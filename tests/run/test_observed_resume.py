@@ -190,7 +190,7 @@ def test_of_several_hosts_only_one_writes_what_all_resume_from(tmp_path: Path) -
 def test_an_attempt_that_saves_over_what_it_began_with_is_further(tmp_path: Path) -> None:
     file, log = tmp_path / "last.pt", tmp_path / "log"
     file.touch()
-    job, none = Job(command=("python",)), StepEstimate(least=0, most=0, key="")
+    job, none = Job(command=("python",)), StepEstimate(low=0, high=0, key="")
     checkpoints = Checkpoints(job, tmp_path, tmp_path, None, began=100.0)
     counts = ProgressCounts()
 

@@ -340,7 +340,7 @@ class Observation(Value, frozen=True, kw_only=True):
     failure: str = ""  # by name, as a run would call it
     worst: float = 0.0  # the largest error, in bounds
     figures: dict[str, float] = msgspec.field(default_factory=dict)
-    said: dict[str, str] = msgspec.field(default_factory=dict)
+    details: dict[str, str] = msgspec.field(default_factory=dict)
     software: str = ""  # GPU, driver, ROCm and torch that it is true of
     evidence: str = ""  # a folder
     at: float = 0.0  # by the wall clock

@@ -14,7 +14,7 @@ from typing import TypeVar
 import click
 from msgspec.structs import replace
 
-from rocsteady.cli.project import place_of
+from rocsteady.cli.project import find_journal_place
 from rocsteady.doctor.knowledge.reader import load_knowledge
 from rocsteady.doctor.machine.machine import examined
 from rocsteady.errors import RocsteadyError
@@ -83,7 +83,9 @@ def command(  # noqa: PLR0913 - one argument an option
     check_command(words, folder)
     ask_about_paths(words, folder, "short run", yes=yes)
     _say(f"observing {shown_command(words)} for {seconds} s of training.")
-    memory = Memory(place_of(saved_plan.home(folder)))  # nothing is made in the user's folder
+    memory = Memory(
+        find_journal_place(saved_plan.home(folder))
+    )  # nothing is made in the user's folder
     trials = Trials(folder, memory, tell)
     try:
         with trials:

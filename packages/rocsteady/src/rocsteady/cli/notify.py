@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from rocsteady.cli.project import find_job_folder, place_of
+from rocsteady.cli.project import find_job_folder, find_journal_place
 from rocsteady.run.job import FILE
 from rocsteady.run.job.job_file import read_job
 from rocsteady.run.job.values import Job
@@ -48,7 +48,7 @@ def command(ctx: click.Context, *, tries: bool, yes: bool) -> None:
 def _trusted_job(folder: Path, *, yes: bool) -> Job:
     """Return the job of a file; its command and webhook are confirmed like the job's own."""
     file = read_job(folder / FILE)
-    memory = Memory(place_of(folder))
+    memory = Memory(find_journal_place(folder))
     try:
         ask_about(file, memory, yes=yes)
     finally:

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from rocsteady.cli.options import Duration, open_root
 from rocsteady.cli.plan_export import write_files
-from rocsteady.cli.project import enter, find_job_folder, place_of
+from rocsteady.cli.project import enter, find_job_folder, find_journal_place
 from rocsteady.doctor.diagnosis import doctors_knowledge
 from rocsteady.doctor.machine.machine import Machine, examine
 from rocsteady.errors import RequestError
@@ -269,7 +269,7 @@ def _try_options(
 
 def _records(folder: Path) -> tuple[Memory, Journal]:
     """Open what is known so far. Nothing is made in the user's folder."""
-    own = place_of(saved_plan.home(folder))
+    own = find_journal_place(saved_plan.home(folder))
     return Memory(own), Journal(next(iter(existing_places(folder)), own))
 
 
@@ -280,14 +280,14 @@ def _kept(plan: Plan, folder: Path) -> Plan:
 
 
 def _show_progress(
-    far: Callable[[float], TrialProgress],
+    progress_at: Callable[[float], TrialProgress],
 ) -> contextlib.AbstractContextManager[None]:
-    def progress_at(elapsed: float) -> ProgressLine:
-        now = far(elapsed)
+    def line_at(elapsed: float) -> ProgressLine:
+        now = progress_at(elapsed)
         text = f"at most {rough_duration(now.left)} left; trying: {now.title}"
         return ProgressLine(text, now.share)
 
-    return progress(progress_at)
+    return progress(line_at)
 
 
 def _show(plan: Plan, *, as_json: bool) -> None:

@@ -15,7 +15,7 @@ from pathlib import Path
 import click
 
 from rocsteady.cli.options import open_root, python_option
-from rocsteady.cli.project import place_of
+from rocsteady.cli.project import find_journal_place
 from rocsteady.doctor.knowledge.reader import load_knowledge
 from rocsteady.doctor.machine.gpus import displays
 from rocsteady.doctor.machine.machine import Machine, examine, software_of
@@ -29,11 +29,11 @@ from rocsteady.probe.suite import (
     KnownBefore,
     Planned,
     Suite,
-    let_go,
     line_of,
     newest,
     plan,
     recover,
+    release_probe,
     unknown_names,
     without_risks,
 )
@@ -103,7 +103,7 @@ def command(  # noqa: PLR0913 - one argument an option
         _explain(names, software, as_json=as_json)
         return
     interpreter = _interpreter(root, machine)
-    place = place_of(state_folder() / "probes")
+    place = find_journal_place(state_folder() / "probes")
     memory, journal = Memory(place), Journal(place)
     with _ended_properly(memory, journal), _scratch(place.folder, journal) as folder:
         if machine.python and machine.python.chosen == OF_FOLDER:
@@ -128,7 +128,7 @@ def command(  # noqa: PLR0913 - one argument an option
             session.interrupted = True
         finally:
             runner.close()
-            let_go(journal)
+            release_probe(journal)
         code = session.conclude()
     ctx.exit(code)
 

@@ -20,7 +20,7 @@ from rocsteady.suggestions import no_such
 OUTPUT = "detached.log"  # what such supervisors themselves had to say
 
 
-def place_of(folder: Path) -> Place:
+def find_journal_place(folder: Path) -> Place:
     """Find where the journal of a folder lives, and say what a person should know of it."""
     place = find_place(folder)
     for note in place.notes:

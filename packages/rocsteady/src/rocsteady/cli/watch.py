@@ -132,7 +132,7 @@ def _inspect(pid: int, report: Path | None, *, as_json: bool) -> int:
     from rocsteady.doctor.knowledge.failures import load_failures  # noqa: PLC0415 - only for --pid
     from rocsteady.doctor.knowledge.values import Step  # noqa: PLC0415
     from rocsteady.doctor.knowledge.waits import load_waits  # noqa: PLC0415 - the same
-    from rocsteady.failures.hangs import Hangs  # noqa: PLC0415
+    from rocsteady.failures.hangs import HangRules  # noqa: PLC0415
     from rocsteady.failures.stacks import from_snapshots  # noqa: PLC0415
     from rocsteady.hangs.inspection import Inspection, ProcessState, inspect  # noqa: PLC0415
     from rocsteady.report.source_lines import SourceExcerpt  # noqa: PLC0415
@@ -147,7 +147,9 @@ def _inspect(pid: int, report: Path | None, *, as_json: bool) -> int:
     steps: tuple[Step, ...] = ()
     if found.state is ProcessState.STUCK:
         known = load_failures()
-        hang = Hangs(known.signatures, waits).name(from_snapshots(seen.snapshots, ()), seen.culprit)
+        hang = HangRules(known.signatures, waits).name(
+            from_snapshots(seen.snapshots, ()), seen.culprit
+        )
         if hang is not None:
             fix = known.kinds[hang.kind].fix or known.kinds[hang.kind].advice
             steps = (fix, *fix.then) if fix else ()

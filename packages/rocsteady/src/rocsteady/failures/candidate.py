@@ -76,7 +76,7 @@ def place_in(found: re.Match[str]) -> str:
     return (found.groupdict().get("place") or "").strip()
 
 
-class Ends:
+class EndRules:
     """Names the ways in which a process ended, by signals and exit codes."""
 
     def __init__(self, signatures: Iterable[Signature]) -> None:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from rocsteady.doctor.knowledge.failures import Signature, Where
 from rocsteady.failures.candidate import Candidate, kind_by_numbers, place_in
-from rocsteady.failures.exceptions import Exceptions
+from rocsteady.failures.exceptions import ExceptionRules
 from rocsteady.failures.signature_search import Hit, Scanner
 from rocsteady.failures.symptoms import Symptoms
 from rocsteady.failures.tracebacks import Traceback, find_bare, find_tracebacks, unlabelled
@@ -41,13 +41,13 @@ class Candidates(NamedTuple):
         return sorted([*self.lines, *self.exceptions], key=lambda it: it.at)
 
 
-class Reader:
+class TextRules:
     """Finds candidates by the signatures of texts and exceptions."""
 
     def __init__(self, signatures: Iterable[Signature]) -> None:
         signatures = tuple(signatures)
         self._scanner = Scanner(signatures)
-        self._exceptions = Exceptions(signatures)
+        self._exceptions = ExceptionRules(signatures)
 
     def read(
         self, log: str, kernel: str, symptoms: Symptoms, *, recovered: bool = False

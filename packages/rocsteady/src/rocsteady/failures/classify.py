@@ -18,13 +18,13 @@ from rocsteady.doctor.knowledge.failures import (
     KnownFailure,
 )
 from rocsteady.doctor.knowledge.waits import WaitKnowledge, load_waits
-from rocsteady.failures.candidate import Candidate, Ends
-from rocsteady.failures.candidate_search import Reader, rank_first_seen
+from rocsteady.failures.candidate import Candidate, EndRules
+from rocsteady.failures.candidate_search import TextRules, rank_first_seen
 from rocsteady.failures.hangs import (
     BY_PHASE,
     Hang,
-    Hangs,
-    place_of,
+    HangRules,
+    place_of_thread,
 )
 from rocsteady.failures.signature_search import cleaned
 from rocsteady.failures.stack_dumps import is_dump, read_dump
@@ -74,9 +74,9 @@ class Classifier:
 
     def __init__(self, knowledge: FailureKnowledge, waits: WaitKnowledge | None = None) -> None:
         self.kinds = knowledge.kinds
-        self.reader = Reader(knowledge.signatures)
-        self.hangs = Hangs(knowledge.signatures, waits or load_waits())
-        self.ends = Ends(knowledge.signatures)
+        self.reader = TextRules(knowledge.signatures)
+        self.hangs = HangRules(knowledge.signatures, waits or load_waits())
+        self.ends = EndRules(knowledge.signatures)
         self._sources = {it.id: it.sources for it in knowledge.signatures}
 
     def name(self, symptoms: Symptoms, *, recovered: bool = False) -> Failure:
@@ -85,24 +85,24 @@ class Classifier:
         With ``recovered`` it may be one after which work went on: what somebody asks about, not
         what ended a run.
         """
-        signs = _Signs(self, symptoms, recovered=recovered)
-        chosen = next((found for rule in RULES if (found := rule(signs))), None)
+        evidence = _Evidence(self, symptoms, recovered=recovered)
+        chosen = next((found for rule in RULES if (found := rule(evidence))), None)
         if chosen is None:
-            chosen = _unknown(signs)
-        elif chosen.kind == FailureKind.BUS_ERROR and _shares_memory(signs):
+            chosen = _unknown(evidence)
+        elif chosen.kind == FailureKind.BUS_ERROR and _shares_memory(evidence):
             chosen = chosen._replace(kind=FailureKind.SHM_TOO_SMALL)
         elif chosen.kind in CRASHES and not chosen.place:
-            chosen = chosen._replace(place=_crash_place(signs.log))
-        failure = self._failure(chosen, signs)
-        line = crash_line(signs.log[-DUMP_LENGTH:]) if chosen.kind in CRASHES else ""
+            chosen = chosen._replace(place=_crash_place(evidence.log))
+        failure = self._failure(chosen, evidence)
+        line = crash_line(evidence.log[-DUMP_LENGTH:]) if chosen.kind in CRASHES else ""
         return replace(failure, line=line) if line else failure
 
     def component(self, candidate: Candidate) -> Component:
         """Return what failed in a failure of this kind."""
         return self.kinds[candidate.kind].component
 
-    def _failure(self, chosen: Candidate, signs: _Signs) -> Failure:
-        kind, found, symptoms = self.kinds[chosen.kind], signs.found, signs.symptoms
+    def _failure(self, chosen: Candidate, evidence: _Evidence) -> Failure:
+        kind, found, symptoms = self.kinds[chosen.kind], evidence.found, evidence.symptoms
         others = [*found.kernel, *found.raised, *found.in_log]
         same = [it.seen[0] for it in others if it.kind == chosen.kind and it.seen]
         return Failure(
@@ -138,7 +138,7 @@ class Classifier:
         return Role.CONFIRMATION if alike else Role.CASCADE
 
 
-class _Signs:
+class _Evidence:
     """Everything that an attempt left behind, read once, and what the rules ask of it."""
 
     def __init__(self, classifier: Classifier, symptoms: Symptoms, *, recovered: bool) -> None:
@@ -273,78 +273,78 @@ class _Signs:
         return _plain(kind, seen)._replace(certainty=Certainty.LIKELY)
 
 
-def _stopped_by_rocsteady(signs: _Signs) -> Candidate | None:
-    lines = [it for it in signs.found.lines if it.kind == FailureKind.STOPPED_BY_ROCSTEADY]
-    return lines[-1] if lines and not signs.failed else None
+def _stopped_by_rocsteady(evidence: _Evidence) -> Candidate | None:
+    lines = [it for it in evidence.found.lines if it.kind == FailureKind.STOPPED_BY_ROCSTEADY]
+    return lines[-1] if lines and not evidence.failed else None
 
 
-def _machine_went_down(signs: _Signs) -> Candidate | None:
-    if not signs.symptoms.machine_went_down:
+def _machine_went_down(evidence: _Evidence) -> Candidate | None:
+    if not evidence.symptoms.machine_went_down:
         return None
-    kernel = signs.kernel_root
-    if kernel and signs.component(kernel) is Component.MACHINE:
+    kernel = evidence.kernel_root
+    if kernel and evidence.component(kernel) is Component.MACHINE:
         return kernel
     return _plain(FailureKind.MACHINE_WENT_DOWN, "another boot of the machine")
 
 
-def _reported_by_kernel(signs: _Signs) -> Candidate | None:
+def _reported_by_kernel(evidence: _Evidence) -> Candidate | None:
     """Take the kernel's word if no process reports a root, or only what follows from the kernel's.
 
     Broken hardware explains every failure of the device. A failure of the device explains the vague
     errors by which a process notices it, and not, say, that memory ran out.
     """
-    kernel, root = signs.kernel_root, signs.process_root
+    kernel, root = evidence.kernel_root, evidence.process_root
     if kernel is None or root is None:
         return kernel
-    if signs.component(kernel) is Component.MACHINE:
-        explains = signs.component(root) is Component.DEVICE
+    if evidence.component(kernel) is Component.MACHINE:
+        explains = evidence.component(root) is Component.DEVICE
     else:
-        explains = signs.component(kernel) is Component.DEVICE and root.kind in VAGUE_ABOUT_GPU
+        explains = evidence.component(kernel) is Component.DEVICE and root.kind in VAGUE_ABOUT_GPU
     return kernel if explains else None
 
 
-def _reported_by_process(signs: _Signs) -> Candidate | None:
-    return signs.process_root
+def _reported_by_process(evidence: _Evidence) -> Candidate | None:
+    return evidence.process_root
 
 
-def _killed_for_memory(signs: _Signs) -> Candidate | None:
-    kills = signs.symptoms.oom_kills
-    if not kills or not (signs.failed or signs.found.in_log):
+def _killed_for_memory(evidence: _Evidence) -> Candidate | None:
+    kills = evidence.symptoms.oom_kills
+    if not kills or not (evidence.failed or evidence.found.in_log):
         return None
     return _plain(FailureKind.OOM_HOST, f"its cgroup counted {kills} oom_kill")
 
 
-def _hung(signs: _Signs) -> Candidate | None:
-    return signs.hang if signs.symptoms.hung else None
+def _hung(evidence: _Evidence) -> Candidate | None:
+    return evidence.hang if evidence.symptoms.hung else None
 
 
-def _consequence(signs: _Signs) -> Candidate | None:
-    return next(iter(signs.consequences), None)
+def _consequence(evidence: _Evidence) -> Candidate | None:
+    return next(iter(evidence.consequences), None)
 
 
-def _ended_itself(signs: _Signs) -> Candidate | None:
-    symptoms = signs.symptoms
+def _ended_itself(evidence: _Evidence) -> Candidate | None:
+    symptoms = evidence.symptoms
     if not symptoms.exits or not symptoms.exit_code:
         return None
-    last = [line.strip()[:300] for line in signs.log[-LAST_LINES_LENGTH:].split("\n")]
+    last = [line.strip()[:300] for line in evidence.log[-LAST_LINES_LENGTH:].split("\n")]
     seen = (*[line for line in last if line][-1:], f"exit code {symptoms.exit_code}")
     return _plain(FailureKind.SCRIPT_EXIT, "")._replace(seen=seen)
 
 
-def _stacks_in_text(signs: _Signs) -> Candidate | None:
-    return signs.hang
+def _stacks_in_text(evidence: _Evidence) -> Candidate | None:
+    return evidence.hang
 
 
-def _not_a_number(signs: _Signs) -> Candidate | None:
-    return next(reversed(signs.found.numbers), None)
+def _not_a_number(evidence: _Evidence) -> Candidate | None:
+    return next(reversed(evidence.found.numbers), None)
 
 
-def _kernel_sign(signs: _Signs) -> Candidate | None:
-    found = (it for it in signs.found.kernel if it.alone and it.role is Role.CONFIRMATION)
-    return None if signs.failed else next(found, None)
+def _kernel_sign(evidence: _Evidence) -> Candidate | None:
+    found = (it for it in evidence.found.kernel if it.alone and it.role is Role.CONFIRMATION)
+    return None if evidence.failed else next(found, None)
 
 
-RULES: tuple[Callable[[_Signs], Candidate | None], ...] = (
+RULES: tuple[Callable[[_Evidence], Candidate | None], ...] = (
     # A text that says that rocsteady stopped it: all that follows in it follows from that.
     _stopped_by_rocsteady,
     # Nothing that a process printed says why the machine is gone; the kernel of the next boot may.
@@ -397,10 +397,10 @@ def _printable(line: str) -> str:
     return "".join(mark if mark.isprintable() else " " for mark in line).strip()
 
 
-def _shares_memory(signs: _Signs) -> bool:
+def _shares_memory(evidence: _Evidence) -> bool:
     """Return whether shared memory may be why: there are loader workers, or /dev/shm is full."""
-    symptoms = signs.symptoms
-    workers = symptoms.loader_workers or _WORKERS.search(signs.log) is not None
+    symptoms = evidence.symptoms
+    workers = symptoms.loader_workers or _WORKERS.search(evidence.log) is not None
     return workers or symptoms.shared_full
 
 
@@ -409,7 +409,7 @@ def _crash_place(log: str) -> str:
     if "(most recent call first)" not in log:
         return ""
     crashed = (stack for stack in read_dump(log[-DUMP_LENGTH:]) if stack.trains)
-    return next(map(place_of, crashed), "")
+    return next(map(place_of_thread, crashed), "")
 
 
 def _from_hang(hang: Hang, *, several: bool) -> Candidate:
@@ -429,13 +429,13 @@ def _plain(kind: str, seen: str) -> Candidate:
     return Candidate(kind=kind, role=Role.ROOT, certainty=Certainty.CERTAIN, at=0, seen=(seen,))
 
 
-def _unknown(signs: _Signs) -> Candidate:
+def _unknown(evidence: _Evidence) -> Candidate:
     """Keep what was seen of a failure that has no name: its exception, else its last lines."""
-    symptoms, log = signs.symptoms, signs.log
-    vague = [it for it in (*signs.found.raised, *signs.found.exceptions) if not it.signature]
+    symptoms, log = evidence.symptoms, evidence.log
+    vague = [it for it in (*evidence.found.raised, *evidence.found.exceptions) if not it.signature]
     if vague:
         return vague[0]._replace(kind=FailureKind.UNKNOWN)
-    if not signs.failed:
+    if not evidence.failed:
         return _plain(FailureKind.UNKNOWN, "")._replace(seen=())
     end = log[-DUMP_LENGTH // 64 :].split("\n")
     last = [line.strip()[:300] for line in end if line.strip()][-3:]

@@ -9,7 +9,7 @@ from rocsteady.doctor.knowledge.failures import Signature, Where, words_of
 from rocsteady.failures.candidate import Candidate, kind_by_numbers, place_in
 from rocsteady.failures.stacks import Pattern, StackFrame
 from rocsteady.failures.symptoms import Symptoms
-from rocsteady.failures.tracebacks import Traceback, find_tracebacks, is_own, place_of
+from rocsteady.failures.tracebacks import Traceback, find_tracebacks, is_own, place_of_traceback
 from rocsteady.hangs.frames import forward
 from rocsteady.hangs.heartbeat_pages import RaisedException
 from rocsteady.model import Certainty, FailureKind, Role
@@ -47,14 +47,14 @@ _OF_TENSORS = re.compile(
 _PLACE = re.compile(r"^(?P<file>.*?):\d+ (?P<function>.*)$")
 
 
-class Exceptions:
+class ExceptionRules:
     """Names exceptions by the signatures of exceptions and of lines."""
 
     def __init__(self, signatures: Iterable[Signature]) -> None:
         order = {Role.ROOT: 0, Role.CASCADE: 1, Role.CONFIRMATION: 2}
         sure = {Certainty.CERTAIN: 0, Certainty.LIKELY: 1, Certainty.UNKNOWN: 2}
         self._exceptions = [
-            _Exceptional(it)
+            _ExceptionRule(it)
             for it in sorted(
                 (it for it in signatures if it.where in (Where.LOG, Where.EXCEPTION)),
                 key=lambda it: (order[it.role], _breadth(it), sure[it.certainty]),
@@ -112,7 +112,7 @@ class Exceptions:
         chosen = (roots or (known[-1:] if only_own else known) or named)[0]
         if chain[-1].thread and chosen.kind == FailureKind.SCRIPT_ERROR:
             chosen = chosen._replace(role=Role.CASCADE, alone=False)
-        places = [place for trace in reversed(chain) if (place := place_of(trace.frames))]
+        places = [place for trace in reversed(chain) if (place := place_of_traceback(trace.frames))]
         if all(trace.ignored for trace in chain):
             if chosen.kind in (FailureKind.SCRIPT_ERROR, FailureKind.UNKNOWN):
                 return None
@@ -144,12 +144,12 @@ class Exceptions:
             seen=(trace.text.split("\n", 1)[0][:300].rstrip(),),
             signature=signature.id if signature else "",
             alone=signature.alone if signature else True,
-            place=place or place_of(trace.frames),
+            place=place or place_of_traceback(trace.frames),
             rank=trace.rank,
         )
 
 
-class _Exceptional:
+class _ExceptionRule:
     """A signature, ready to be held against exceptions."""
 
     def __init__(self, signature: Signature) -> None:

@@ -71,7 +71,7 @@ class Hang(NamedTuple):
     waiting: bool = False  # for other ranks
 
 
-class Hangs:
+class HangRules:
     """Names hangs."""
 
     def __init__(self, signatures: Iterable[Signature], waits: WaitKnowledge) -> None:
@@ -133,7 +133,9 @@ class Hangs:
             self._known([*others, training] if backward else [training], training)
             or self._known(others, training)
             or _in_script(training)
-            or Hang(FailureKind.HANG, place_of(training), _shown(training, training.frames[0]))
+            or Hang(
+                FailureKind.HANG, place_of_thread(training), _shown(training, training.frames[0])
+            )
         )
         return self._with_worker(hang._replace(rank=training.rank), workers)
 
@@ -147,7 +149,7 @@ class Hangs:
                 if frame is not None:
                     return Hang(
                         signature.failure,
-                        place_of(training, frame),
+                        place_of_thread(training, frame),
                         _shown(stack, frame),
                         signature,
                         waiting=any(_any(stacks, pattern) for pattern in self._collectives),
@@ -172,12 +174,12 @@ class Hangs:
             main = next((s for s in mine if s.trains), mine[0])
             if not any(_IDLE_WORKER.fits(frame) for frame in main.frames):
                 return Hang(
-                    FailureKind.HANG_IN_LOADER, place_of(main), _shown(main, main.frames[0])
+                    FailureKind.HANG_IN_LOADER, place_of_thread(main), _shown(main, main.frames[0])
                 )
         return None
 
 
-def place_of(stack: ThreadPosition, told: StackFrame | None = None) -> str:
+def place_of_thread(stack: ThreadPosition, told: StackFrame | None = None) -> str:
     """Name the innermost frame of the script's own code, "data.py load", else what tells."""
     return _spelled(_users_frame(stack) or told or stack.frames[0])
 

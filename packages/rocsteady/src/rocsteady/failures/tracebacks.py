@@ -121,7 +121,7 @@ def is_own(frame: Frame) -> bool:
     return is_users_file(frame.file)
 
 
-def place_of(frames: Iterable[Frame]) -> str:
+def place_of_traceback(frames: Iterable[Frame]) -> str:
     """Name the innermost frame of the user's own code: "train.py train_step"."""
     own = [frame for frame in frames if is_own(frame)]
     return place(own[-1].function, own[-1].file) if own else ""

@@ -113,7 +113,7 @@ def recover(journal: Journal, memory: Memory, software: str) -> tuple[Observatio
     return tuple(found)
 
 
-def let_go(journal: Journal) -> None:
+def release_probe(journal: Journal) -> None:
     """Give the probe that somebody interrupted its outcome: it did no harm."""
     for entry in journal.unfinished():
         if entry.intent.kind is IntentKind.PROBE and entry.intent.process == journal.here.process:

@@ -405,7 +405,7 @@ class Supervisor:
             target = self._spec.records / f"outputs-{number}"
             self._outputs = OutputCopies(self._spec.folder, self._checkpoints.since, target)
         self.observed.pages = None
-        self.observed.attempt, self.observed.steps_before = number, before.base
+        self.observed.attempt, self.observed.steps_before = number, before.best
         for observer in self._observers:
             launched = observer.launching(self.observed, launched)
         return AttemptStart(number=number, launch=launched, checkpoint=checkpoint, before=before)
@@ -454,7 +454,7 @@ class Supervisor:
                 hung_before=history.hung,
                 injection=injection,
                 learned=self._records.learned(),
-                before=start.before.base,
+                before=start.before.best,
                 resumed=bool(start.before.key),
                 save_after=history.save_after,
                 between_failures=self._between_failures,
@@ -546,7 +546,7 @@ class Supervisor:
         end = msgspec.structs.replace(end, start=before.key)
         self._printed = end.own_counts.get(PRINTED, self._printed)
         if end.own_step is None and before.key and end.heartbeats:
-            end = msgspec.structs.replace(end, unsure=max(1, before.most - before.least))
+            end = msgspec.structs.replace(end, unsure=max(1, before.high - before.low))
         self._checkpoints.saved_in(end.saved)
         fails = is_failure(end) or end.outcome is Outcome.PLANNED
         if fails or end.outcome is Outcome.STOPPED:

@@ -124,7 +124,7 @@ def _story(page: Page, line: ProbeLine, now: str) -> None:
         ("bound", _bound(line)),
         ("failure", seen.failure),
         ("figures", ", ".join(f"{name} {value:.4g}" for name, value in seen.figures.items())),
-        ("reported", ", ".join(f"{name} {value}" for name, value in seen.said.items() if value)),
+        ("reported", ", ".join(f"{name} {value}" for name, value in seen.details.items() if value)),
         ("evidence", seen.evidence),
         ("other software", "" if seen.software == now else seen.software),
     ]

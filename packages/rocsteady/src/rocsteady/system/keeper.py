@@ -297,7 +297,7 @@ def reap(command: int, status: int) -> bool:
                 os.write(status, report)
 
 
-def let_go(control: int, status: int) -> None:
+def release_streams(control: int, status: int) -> None:
     """Hold no stream, file or folder that the command was given."""
     for stream in (0, 1, 2):
         os.dup2(os.open(os.devnull, os.O_RDWR), stream)
@@ -331,7 +331,7 @@ def main() -> None:
         os.set_inheritable(descriptor, False)  # noqa: FBT003 - takes no keyword
     ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     command = start(read_order(control), family.cgroup, ignored, status)
-    let_go(control, status)
+    release_streams(control, status)
     if command:
         keep(command, control, status)
         end(family, alone=not reap(command, status))

@@ -67,27 +67,27 @@ class StartsAt(Enum):
 class StepEstimate(Value, frozen=True, kw_only=True):
     """An estimate of the step at which a checkpoint was written."""
 
-    least: int = 0
-    most: int = 0
+    low: int = 0
+    high: int = 0
     key: str = ""  # by which a checkpoint is known again; "": from the beginning
     exact: bool = False  # the checkpoint says so itself
     printed: int = 0  # by the script when it was written, if that is between the two; 0: nothing
 
     @property
-    def base(self) -> int:
+    def best(self) -> int:
         """From where the steps of the attempt are counted."""
-        return self.printed or self.least
+        return self.printed or self.low
 
     @property
     def words(self) -> str:
         """For people; "" if nothing is known."""
-        if not self.most:
+        if not self.high:
             return ""
         if self.printed:
             return f"about step {self.printed:,}"
-        if self.least != self.most:
-            return f"between steps {self.least:,} and {self.most:,}"
-        return f"{'' if self.exact else 'about '}step {self.most:,}"
+        if self.low != self.high:
+            return f"between steps {self.low:,} and {self.high:,}"
+        return f"{'' if self.exact else 'about '}step {self.high:,}"
 
 
 class Checkpoints:
@@ -361,13 +361,13 @@ class Checkpoints:
         if number is not None and number.unit == STEP:
             near = least // 2 <= number.value <= most + 1 + (most - least)
             if near or not most or is_ours(self.folder / checkpoint.path):
-                return StepEstimate(least=number.value, most=number.value, key=key, exact=True)
+                return StepEstimate(low=number.value, high=number.value, key=key, exact=True)
         epochs = (number.value, number.value + 1) if number and number.unit == EPOCH else ()
         for steps in (count * self._batches for count in epochs):  # the first may be epoch 0
             if least < most and least <= steps <= most:
-                return StepEstimate(least=steps, most=steps, key=key, exact=True)
+                return StepEstimate(low=steps, high=steps, key=key, exact=True)
         fits = least <= printed <= most and least != most
-        return StepEstimate(least=least, most=most, key=key, printed=printed if fits else 0)
+        return StepEstimate(low=least, high=most, key=key, printed=printed if fits else 0)
 
     def counted(self, end: AttemptEnd, before: StepEstimate, log: Path) -> AttemptEnd:
         """Add what the script itself says of how far it came."""
@@ -378,7 +378,7 @@ class Checkpoints:
             counts[EPOCH] = epoch
         if end.read is not None and (self.led_on(end) or _saved_over(end.read)):
             counts[READ] = _last_written(end.read)  # by this attempt, if it came so far
-        made = (end.last_step or 0) - max(before.base, end.before)
+        made = (end.last_step or 0) - max(before.best, end.before)
         return msgspec.structs.replace(end, own_counts=counts, made=max(0, made))
 
     def _set_apart(self) -> None:

@@ -131,7 +131,7 @@ def carry_out(payload: Callable[[Experiment], None], request: dict[str, Any]) ->
             "seconds": seconds,
             "worst": trial.worst,
             "figures": trial.figures,
-            "said": trial.facts,
+            "details": trial.facts,
         },
     }
     path = os.path.join(trial.folder, RESULT_FILE)
