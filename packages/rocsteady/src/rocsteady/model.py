@@ -256,7 +256,7 @@ class BatchSplit(Value, frozen=True, kw_only=True):
 
 
 class FailedAttempt(Value, frozen=True, kw_only=True):
-    """One attempt that failed."""
+    """An attempt that failed: with what, and how far it came."""
 
     strategy: Strategy
     failure: Fingerprint
@@ -347,7 +347,7 @@ class Observation(Value, frozen=True, kw_only=True):
 
     @property
     def bad(self) -> bool:
-        """Tell whether something is wrong here."""
+        """Whether something is wrong here."""
         return self.outcome not in (ProbeOutcome.OK, ProbeOutcome.NOT_RUN)
 
 

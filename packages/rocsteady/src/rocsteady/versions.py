@@ -12,7 +12,7 @@ _NUMBERS = re.compile(r"v?(\d{1,9}(?:\.\d{1,9}){0,9})", re.ASCII)
 
 
 def version_fits(text: str, wanted: str) -> bool:
-    """Tell whether a version such as 6.8.0-45-generic or 2.9.0.dev20250706 is in a range.
+    """Return whether a version such as 6.8.0-45-generic or 2.9.0.dev20250706 is in a range.
 
     Only the leading numbers count: a nightly build of 2.9 is taken for 2.9.
     """

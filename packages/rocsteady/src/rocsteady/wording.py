@@ -57,7 +57,7 @@ def size(amount: float, *, digits: int = 1) -> str:
 
 
 def money(dollars: float) -> str:
-    """Say an amount: "$25", "$0.40", "less than $0.01"."""
+    """Format an amount: "$25", "$0.40", "less than $0.01"."""
     if 0 < dollars < CENT:
         return "less than $0.01"
     return f"${dollars:,.0f}" if dollars >= TEN or dollars == int(dollars) else f"${dollars:.2f}"
@@ -172,7 +172,7 @@ def ahead(
     zone: tzinfo | None = None,
     brief: bool = False,
 ) -> str:
-    """Say when a run ends; ``brief`` is for a screen that is read now."""
+    """Return when a run ends; ``brief`` is for a screen that is read now."""
     about = f"finishes about {moment(forecast.at, now=now, zone=zone)}"
     if brief:
         about = f"ETA {moment(forecast.at, now=now, zone=zone, brief=True)}"
@@ -213,7 +213,7 @@ def distance(at: float, *, now: float) -> str:
 
 
 def remains(left: int, total: int, rate: float | None, deadline: float, *, now: float) -> str:
-    """Say of a run that ended what is left, and whether there is time for it."""
+    """Return what a run that ended has left, and whether there is time for it."""
     steps = f"{left:,} of {total:,} steps left"
     if rate is None:
         return f"{steps}; {until(deadline, now=now)}"

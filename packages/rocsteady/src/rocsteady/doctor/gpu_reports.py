@@ -48,7 +48,7 @@ def short_name(card: str) -> str:
 
 
 def more_line(gfx: str, knowledge: Knowledge) -> str:
-    """Say how to see what is known of a GPU, and how much that is; "" if it is nothing."""
+    """Return how to see what is known of a GPU, and how much that is; "" if it is nothing."""
     if gfx not in knowledge.arches:
         return ""
     found = gpu_reports(gfx, knowledge)

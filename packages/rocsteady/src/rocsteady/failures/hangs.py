@@ -162,7 +162,7 @@ class HangRules:
         return self._waits.helper(stack.thread, python, native)
 
     def _with_worker(self, hang: Hang, workers: Sequence[list[ThreadPosition]]) -> Hang:
-        """Say of a wait for the loader which worker is stuck, and where."""
+        """Add to a wait for the loader which worker is stuck, and where."""
         stuck = self._of_workers(workers) if hang.kind == FailureKind.HANG_IN_LOADER else None
         if stuck is None:
             return hang
@@ -193,7 +193,7 @@ def _any(stacks: Iterable[ThreadPosition], pattern: Pattern) -> bool:
 
 
 def _may_tell(stack: ThreadPosition, kind: str) -> bool:
-    """Tell whether this wait of this thread means anything."""
+    """Return whether this wait of this thread means anything."""
     if stack.trains or kind not in (*_OF_OTHERS, *_OF_RUNTIME):
         return True
     computes = any(frame.python or "torch::autograd" in frame.function for frame in stack.frames)
@@ -218,7 +218,7 @@ def _found(
 
 
 def _in_script(stack: ThreadPosition) -> Hang | None:
-    """Tell a wait of the script's own: its code is innermost, and nothing of torch is below it."""
+    """Return a wait of the script's own code, with nothing of torch below it."""
     native = [frame.function for frame in stack.frames if not frame.python]
     own = _users_frame(stack)
     if own is None or not stack.stands or any(_BELOW_TORCH.search(name) for name in native):

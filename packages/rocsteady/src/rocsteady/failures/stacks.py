@@ -53,7 +53,7 @@ class Pattern:
         self._name = re.compile(rf"(?<!\w){re.escape(self._function)}{end}")
 
     def fits(self, frame: StackFrame) -> bool:
-        """Tell whether this is the frame."""
+        """Return whether this is the frame."""
         if self._file.startswith("lib"):  # a library, of any version
             return f"{self._file}.so" in f"{frame.file} {frame.function}"
         if self._file:
@@ -65,7 +65,7 @@ class Pattern:
         return self._name.search(frame.function) is not None
 
     def in_line(self, line: str) -> bool:
-        """Tell whether a line of some text speaks of this frame."""
+        """Return whether a line of some text speaks of this frame."""
         named = not self._function or self._name.search(line) is not None
         return named and (not self._file or self._file in forward(line))
 

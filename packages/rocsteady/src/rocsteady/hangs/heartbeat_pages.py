@@ -212,7 +212,7 @@ def read_saved(folder: Path) -> SavedFiles:
 
 
 def _is_place(told: Resumes) -> bool:
-    """Tell a folder and the names in it from what leads anywhere else."""
+    """Return whether these are an absolute folder and names in it, and lead nowhere else."""
     folder = told.folder
     plain = Path(folder).is_absolute() and os.path.normpath(folder) == folder and "\0" not in folder
     return plain and _PATTERN.fullmatch(told.pattern) is not None and ".." not in told.pattern

@@ -275,7 +275,7 @@ def _kept(text: str) -> Iterator[str]:
 
 
 def _is_time(text: str, start: int, end: int) -> bool:
-    """Tell a bare number that is a time: by its size, its place, or the word before it."""
+    """Return whether a bare number is a time, by its size, its place, or the word before it."""
     whole = text[start:end].partition(".")[0]
     if len(whole) == len(str(EPOCH_SECONDS.start)) and int(whole) in EPOCH_SECONDS:
         return True

@@ -184,7 +184,7 @@ def version(connection: sqlite3.Connection) -> int:
 
 
 def is_damage(error: sqlite3.Error) -> bool:
-    """Tell a file that is no database, or a broken one, from trouble that may pass."""
+    """Return whether a file is no database or a broken one; other trouble may pass."""
     return type(error) is sqlite3.DatabaseError
 
 

@@ -40,7 +40,7 @@ def this_process() -> Identity:
 
 
 def machine_fingerprint(root: Root | None = None) -> str:
-    """Tell machines apart, by their GPUs if these have serials; nothing can be read back from it.
+    """Hash what identifies a machine, GPU serials first; nothing can be read back from it.
 
     A container may have any /etc/machine-id, or a new one each time, so that comes second.
     """
@@ -53,7 +53,7 @@ def machine_fingerprint(root: Root | None = None) -> str:
 
 
 def script_fingerprint(command: tuple[str, ...], folder: str) -> str:
-    """Tell commands apart. Other arguments are another script: they make other step times."""
+    """Hash a command with its arguments: other arguments make other step times."""
     return fingerprint(folder, *command)
 
 
@@ -67,7 +67,7 @@ def fingerprint(*words: str) -> str:
 
 
 def is_alive(process: str, root: Root | None = None) -> bool | None:
-    """Tell whether a process of this boot still lives; None if that cannot be known from here."""
+    """Return whether a process of this boot still lives; None if that cannot be known from here."""
     space, _, rest = process.partition(":")
     number, _, birth = rest.partition(":")
     if not (space and birth and number.isdecimal()) or space != _number_space():
@@ -79,7 +79,7 @@ def is_alive(process: str, root: Root | None = None) -> bool | None:
 
 
 def is_supervisor(number: int) -> bool:
-    """Tell whether a process is one of rocsteady's, by the words that started it."""
+    """Return whether a process is one of rocsteady's, by the words that started it."""
     words = _text(DiskRoot(), f"/proc/{number}/cmdline").split("\0")
     return any(Path(word).stem == "rocsteady" for word in words[:_FIRST_WORDS])
 

@@ -320,7 +320,7 @@ class Journal:
             raise JournalError(f"{self.place.database}: {error}") from None
 
     def _damaged(self, why: str) -> JournalError:
-        """Say what is wrong, what is left and what to type."""
+        """Return what is wrong, what is left and what to type."""
         path = shlex.quote(str(self.place.database))
         return DamagedJournalError(
             f"the journal is damaged ({why}). The logs are still in {self.place.folder / RUNS}."
@@ -373,7 +373,7 @@ def _settled(number: int, outcome: str, at: float, fate: Fate | None = None) -> 
 
 
 def fate(intent: Intent, here: Identity) -> Fate:
-    """Tell why an intent has no outcome, as seen from here."""
+    """Return why an intent has no outcome, as seen from here."""
     if not (intent.boot_id and here.boot_id):
         return Fate.UNKNOWN
     if intent.boot_id != here.boot_id:

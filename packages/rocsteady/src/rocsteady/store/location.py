@@ -161,13 +161,13 @@ def memory_file(state: Path, filesystem: Callable[[Path], str] = filesystem_of) 
 
 
 def has_journal(project: Path) -> bool:
-    """Tell whether something was run here, wherever that was recorded."""
+    """Return whether something was run here, wherever that was recorded."""
     state = state_folder()
     return any(folder.is_dir() for folder in _folders(project, state, None))
 
 
 def is_network(filesystem: str, folder: Path) -> bool:
-    """Tell a file system whose locks may be a promise only. FUSE can be anything."""
+    """Return whether the locks of a file system may not hold. FUSE can be anything."""
     return (
         filesystem in NETWORK
         or filesystem.startswith("fuse.")

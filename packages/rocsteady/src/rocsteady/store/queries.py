@@ -196,7 +196,7 @@ def _step(connection: sqlite3.Connection, run: Run, last: Sequence[Bucket]) -> i
 
 
 def _is_stalled(buckets: Sequence[Bucket], speed: float | None, now: float) -> bool:
-    """Tell a run that makes no progress, by its own verdict or by how long a step usually takes."""
+    """Return whether a run makes no progress, by its verdict or its usual step time."""
     moving = [bucket for bucket in buckets if bucket.last_progress is not None]
     last = moving[-1] if moving else None
     if last is None or last.last_progress is None or last.last_step >= (last.total or math.inf):

@@ -190,7 +190,7 @@ class JournalWriter:
         return True
 
     def _gone(self, connection: sqlite3.Connection) -> str:
-        """Say if the file has been deleted or replaced: what is written then is in no file."""
+        """Return why writes are lost, if the file was deleted or replaced."""
         files = connection.execute("SELECT CAST(file AS BLOB) FROM pragma_database_list")
         path = files.fetchone()[0]  # which need not be UTF-8
         try:
@@ -269,7 +269,7 @@ def _is_request(work: Work) -> bool:
 
 
 def _may_pass(error: Exception) -> bool:
-    """Tell a disk that may have it later from an entry that no database will ever have."""
+    """Return whether a write may succeed later, and the entry itself is not at fault."""
     if isinstance(error, sqlite3.OperationalError):
         return not str(error).startswith(("no such", "table "))
     return isinstance(error, OSError) or (isinstance(error, sqlite3.Error) and is_damage(error))

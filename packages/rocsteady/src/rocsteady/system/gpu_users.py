@@ -48,7 +48,7 @@ def find_gpu_users(proc: Path = Path(procfs.PROC), kfd: Path = KFD_PROCESSES) ->
 
 
 def reset_advice(users: GpuUsers, trouble: str) -> str:
-    """Say how to reset the GPU that the kernel complained about, or who is in the way."""
+    """Return how to reset the GPU that the kernel complained about, or who is in the way."""
     if users.holders:
         pid, name = users.holders[0]
         more = f" and {len(users.holders) - 1} more" if len(users.holders) > 1 else ""

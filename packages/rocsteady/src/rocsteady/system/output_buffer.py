@@ -106,7 +106,7 @@ class OutputBuffer:
             self.put(b"\n" + line)
 
     def _draw(self, chunk: bytes) -> None:
-        """Know the line that is being drawn over and over; a bar begins with a carriage return."""
+        """Keep the line that is being redrawn; a progress bar begins with a carriage return."""
         last = (self._line + chunk).rpartition(b"\n")[2][-LINE:]
         self._line = last
         drawn = last.rstrip(b"\r").rpartition(b"\r")[2]

@@ -41,7 +41,7 @@ def named_gfx(name: str, knowledge: Knowledge) -> str:
 
 
 def tested_on(gfx: str, knowledge: Knowledge) -> str:
-    """Say for which systems AMD or PyTorch test a build for an architecture."""
+    """Name the systems for which AMD or PyTorch test a build for an architecture."""
     systems = {
         name
         for index in knowledge.indexes
@@ -81,7 +81,7 @@ def card_name(gpu: Gpu | PciGpu, knowledge: Knowledge) -> str:
 def describe(
     gpus: tuple[Gpu, ...], knowledge: Knowledge, *, details: bool = True
 ) -> tuple[str, ...]:
-    """Say what there is, equal ones together: "2 x Radeon RX 7900 XT (gfx1100, 20 GiB)"."""
+    """Count GPUs by name: "2 x Radeon RX 7900 XT (gfx1100, 20 GiB)"."""
     alike: dict[str, list[Gpu]] = {}
     for gpu in gpus:
         told = f" ({_details(gpu, knowledge)})" if details else ""

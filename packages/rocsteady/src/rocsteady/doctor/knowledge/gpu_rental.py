@@ -98,5 +98,5 @@ def load_offers(data: DataFolder | None = None) -> tuple[Offer, ...]:
 
 
 def is_old(offer: Offer, today: date) -> bool:
-    """Tell whether the price was seen too long ago to be relied on."""
+    """Return whether the price was seen too long ago to be relied on."""
     return (today - offer.as_of).days > OLD_AFTER_DAYS

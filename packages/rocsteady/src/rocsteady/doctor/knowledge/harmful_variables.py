@@ -21,7 +21,7 @@ class Harmful(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
     beside: str = ""  # it harms only while this one is set too
 
     def harms(self, variables: Mapping[str, str]) -> bool:
-        """Tell whether it does so in this environment."""
+        """Return whether it does so in this environment."""
         value = variables.get(self.name)
         return (
             value is not None

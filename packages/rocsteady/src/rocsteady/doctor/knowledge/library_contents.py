@@ -35,7 +35,7 @@ class SeenIn(Value, frozen=True, kw_only=True):
     code: dict[str, tuple[str, ...]]  # "rocBLAS 7.2.4" to gfx names
 
     def where(self, name: str, read_by: str) -> str:
-        """Say in which libraries a variable was found, for somebody who doubts our list."""
+        """Name the libraries in which a variable was found, for somebody who doubts our list."""
         places = self.names.get(name)
         if places:
             return "; ".join(f"{library} {' and '.join(its)}" for library, its in places.items())

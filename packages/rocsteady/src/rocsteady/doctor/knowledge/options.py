@@ -97,7 +97,7 @@ def answers(  # noqa: PLR0913 - each is said by name
     failures: Collection[str],
     findings: Collection[str],
 ) -> bool:
-    """Tell whether an option is worth naming here: it answers what was seen, possible or not.
+    """Return whether an option is worth naming here: it answers what was seen, possible or not.
 
     One that names neither failures nor findings is worth it wherever it is possible.
     """
@@ -113,7 +113,7 @@ def answers(  # noqa: PLR0913 - each is said by name
 def impossible_because(
     option: OtherOption, *, os: OperatingSystem, gfx: str | None, gpus: int
 ) -> str:
-    """Say in a few words why an option cannot be had here; "" if it can, as far as is known."""
+    """Return in a few words why an option cannot be had here; "" if it can, as far as is known."""
     places = [place for place in option.where if os in place.os]
     if option.where and not places:
         return f"this is {SPOKEN[os]}"

@@ -158,7 +158,7 @@ def _leaf_problems(
 
 @lru_cache(maxsize=4096)
 def is_range(text: str) -> bool:
-    """Tell a version range as pip writes it."""
+    """Return whether a text is a version range as pip writes it."""
     try:
         SpecifierSet(text)
     except InvalidSpecifier:

@@ -71,11 +71,11 @@ class WaitKnowledge:
         return next((i for i, frame in enumerate(native) if self._devices.in_native(frame)), None)
 
     def helper(self, name: str, frames: Sequence[str], native: Sequence[str]) -> bool:
-        """Tell whether a thread only serves: it never decides whether the training goes on."""
+        """Return whether a thread only serves: it never decides whether the training goes on."""
         return name in self._helpers.threads or self._helpers.found(frames, native)
 
     def collective(self, frames: Sequence[str], native: Sequence[str]) -> bool:
-        """Tell whether a thread waits for the other ranks."""
+        """Return whether a thread waits for the other ranks."""
         return self._collectives.found(frames, native)
 
     def loop(self, frames: Sequence[str], native: Sequence[str]) -> tuple[EndedBy, float] | None:
@@ -92,7 +92,7 @@ class WaitKnowledge:
         return None
 
     def person(self, frames: Sequence[str]) -> bool:
-        """Tell whether a thread waits for somebody at a debugger."""
+        """Return whether a thread waits for somebody at a debugger."""
         return self._persons.found(frames, ())
 
 

@@ -218,7 +218,7 @@ _OF_ONE_NODE = re.compile(r"_\d+$")  # HSA_OVERRIDE_GFX_VERSION_1 is for node 1 
 
 
 class SetVariable(Value, frozen=True, kw_only=True):
-    """One variable that is set."""
+    """A variable and its value."""
 
     name: str
     value: str | None  # None: not on the list, so not kept

@@ -104,7 +104,7 @@ def judge(
     patience: Patience,
     waits: WaitKnowledge,
 ) -> tuple[Pulse, Verdict]:
-    """Say how the attempt is. ``snapshots`` are those since the last progress, oldest first."""
+    """Return the state of an attempt; ``snapshots`` are those since the last progress, in order."""
     pulse = _ticked(pulse, tick, patience)
     for snapshot in snapshots:
         seen_until = pulse.before.at if pulse.before else pulse.waited_from
@@ -216,7 +216,7 @@ def occupied(pulse: Pulse, at: float) -> Pulse:
 
 
 def waits_for_gpu(pulse: Pulse) -> bool:
-    """Tell whether the last snapshot found a known wait for a device."""
+    """Return whether the last snapshot found a known wait for a device."""
     return pulse.reading is not None and pulse.reading.activity is Activity.WAITS_FOR_GPU
 
 

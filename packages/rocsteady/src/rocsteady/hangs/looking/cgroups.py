@@ -29,7 +29,7 @@ def folders(pid: int, root: Path = ROOT) -> dict[str, Path]:
 
 
 def is_frozen(pid: int, root: Path = ROOT) -> bool:
-    """Tell whether a process is held still by its control group, as ``docker pause`` does."""
+    """Return whether a process is held still by its control group, as ``docker pause`` does."""
     groups = folders(pid, root)
     if UNIFIED in groups and "frozen 1" in read(groups[UNIFIED] / "cgroup.events"):
         return True

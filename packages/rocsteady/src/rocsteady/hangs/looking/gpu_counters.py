@@ -164,7 +164,7 @@ class GpuSigns:
         return tuple(said)
 
     def _is_idle(self, pids: Sequence[int], members: Members, within: timedelta) -> bool:
-        """Tell whether all counters are there and say that nothing runs; what is missing is no."""
+        """Return whether all counters are there and show that nothing runs."""
         copied, before = self._sdma(pids), self._copied
         self._copied = copied
         occupied = self._numbers(pids, "stats_*/cu_occupancy")

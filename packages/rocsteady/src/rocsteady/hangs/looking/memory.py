@@ -58,7 +58,7 @@ def read_memory(pids: Iterable[int], root: Path = ROOT) -> MemoryUse:
 
 
 def shared_memory_is_full() -> bool:
-    """Tell whether nothing is left of /dev/shm."""
+    """Return whether nothing is left of /dev/shm."""
     total, free = _shared(ROOT)
     return total is not None and free is not None and free < FULL * total
 

@@ -202,7 +202,7 @@ def _used_gpus(pid: int, addresses: dict[int, str], root: Path) -> Iterator[str]
 
 
 def _numbers_are_the_kernels() -> bool:
-    """Tell whether processes have the same numbers here as in the kernel log: not in containers."""
+    """Return whether processes have the numbers of the kernel log here: not in containers."""
     try:
         return Path("/proc/self/ns/pid").stat().st_ino == FIRST_NAMESPACE
     except OSError:

@@ -212,7 +212,7 @@ def _traffic(pid: int) -> tuple[int, int]:
 
 
 def _runs_python(pid: int, name: str) -> bool:
-    """Tell a Python process by its program, or by the library of one that embeds it."""
+    """Return whether a process runs Python, by its program or a library that embeds it."""
     try:
         program = procfs.link(f"{PROC}/{pid}/exe").rpartition("/")[2]
     except OSError:  # another user's: its name is all we get
@@ -239,7 +239,7 @@ def _retries(thread: ThreadSeen) -> bool:
 
 
 def is_in_native_code(thread: ThreadSeen) -> bool:
-    """Tell whether a thread runs, or is blocked below a call that is not one of Python's own."""
+    """Return whether a thread runs, or is blocked below a call that is not one of Python's own."""
     if thread.wait in (Wait.NOTHING, Wait.DEVICE):
         return True
     if not thread.frames:

@@ -234,7 +234,7 @@ def _project(folder: Path) -> Path:
 
 
 def _complaint(answer: Answer) -> str:
-    """Say in one line why py-spy gave no stack."""
+    """Return in one line why py-spy gave no stack."""
     if answer.outcome is AnswerKind.NOT_STARTED:
         return NOT_INSTALLED
     if answer.outcome is not AnswerKind.ANSWERED:
@@ -309,7 +309,7 @@ class NativeStacks:
         self._read: dict[int, dict[int, _Read]] = {}  # by process and thread
 
     def still(self, process: ProcessSeen, threads: Iterable[ThreadSeen]) -> bool:
-        """Tell whether these threads of a process are where they were when they were read."""
+        """Return whether these threads of a process are where they were when they were read."""
         return all(self._holds(process.pid, thread) for thread in threads)
 
     def of(self, pids: Iterable[int]) -> Stacks:

@@ -218,7 +218,7 @@ class Outsiders:
         raise ProcessLookupError(pid)
 
     def in_pythons_data(self, pid: int, address: int) -> bool:
-        """Tell whether an address lies in the variables of the interpreter itself."""
+        """Return whether an address lies in the variables of the interpreter itself."""
         before, ends = b"", 0
         for found in _MAPPING.finditer(self._map(pid)):
             start, end = int(found[1], 16), int(found[2], 16)
@@ -233,7 +233,7 @@ class Outsiders:
         return self._has(pid, mapping) is not False
 
     def mapper(self, pid: int, mapping: Mapping) -> str:
-        """Say who outside the tree has the memory, or could open it; "" if nobody can."""
+        """Name who outside the tree has the memory, or could open it; "" if nobody can."""
         if self._can_be_opened(pid, mapping):
             return f"other processes may open {mapping.name}"
         other = next((each for each in self._pids if self._has(each, mapping)), None)
@@ -331,7 +331,7 @@ class Outsiders:
 
 
 def may_signal(name: str) -> bool:
-    """Tell whether the kernel signals an eventfd for what a descriptor or a mapping is of."""
+    """Return whether the kernel signals an eventfd for what a descriptor or a mapping is of."""
     return name.startswith(SIGNALS) and not name.startswith(SIGNALS_NOT)
 
 
@@ -371,7 +371,7 @@ def links_below(folder: str, inode: tuple[int, int]) -> int | None:
 
 
 def _is_examined(pid: int, user: int) -> bool:
-    """Tell a process of this user; for the superuser, any that is not the kernel's own."""
+    """Return whether a process is this user's; for root, any but the kernel's own."""
     try:
         ours = user in (0, Path(f"{procfs.PROC}/{pid}").stat().st_uid)
         return ours and not procfs.stat(pid).flags & procfs.KERNEL_THREAD

@@ -52,7 +52,7 @@ def below_users_code(frames: Sequence[str] | None) -> Sequence[str]:
 
 
 def queue_of(frames: Sequence[str] | None) -> str:
-    """Say which queue a thread waits for, in Python's own code; "" if it is in none."""
+    """Return which queue a thread waits for, in Python's own code; "" if it is in none."""
     stays = {"get": " that stays empty", "put": " that stays full"}
     for frame in below_users_code(frames):
         if is_of(frame, "queue.py", "multiprocessing/queues.py"):

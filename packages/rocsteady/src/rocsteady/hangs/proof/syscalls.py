@@ -155,5 +155,5 @@ def may_have_part(words: Sequence[str], machine: str = "") -> bool:
 
 
 def by_function(name: str) -> Call | None:
-    """Tell the call from the kernel function that it sleeps in."""
+    """Return the call that a thread is in, by the kernel function that it sleeps in."""
     return next((call for start, call in FUNCTIONS if name.startswith(start)), None)

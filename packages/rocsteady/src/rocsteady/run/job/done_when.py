@@ -68,7 +68,7 @@ def done(job: Job, evidence: RunEvidence) -> tuple[Missing, ...]:
 
 
 def proves(wanted: DoneWhen) -> bool:
-    """Tell whether the criteria say what must be there, and not only what must not."""
+    """Return whether the criteria say what must be there, and not only what must not."""
     return bool(
         wanted.steps or wanted.epochs or wanted.present_text or wanted.files or wanted.metrics
     )
@@ -236,7 +236,7 @@ def pointed_to(folder: Path) -> Path | None:
 
 
 def kind_of(path: Path) -> FileKind:
-    """Tell from its name what a file should be."""
+    """Return what a file should be, by its name."""
     if path.suffix.lower() in file_integrity.MODELS:
         return FileKind.MODEL
     return FileKind.JSON if path.suffix.lower() == ".json" else FileKind.ANY

@@ -60,7 +60,7 @@ def notify_problems(notify: Notify | None) -> Iterator[tuple[str, str]]:
 
 
 def kind_of(notify: Notify) -> WebhookKind:
-    """Tell what the other end of a webhook understands, by its address if nothing is said."""
+    """Return the format of a webhook, by its address if none is set."""
     if notify.kind is not None:
         return notify.kind
     host = host_of(notify.webhook)

@@ -75,7 +75,7 @@ def for_command(job: Job, command: tuple[str, ...]) -> tuple[Job, tuple[str, ...
 
 
 def _differ_in_interpreter(command: Sequence[str], other: Sequence[str]) -> bool:
-    """Tell whether one is, say, python3 train.py and the other /venv/bin/python train.py."""
+    """Return whether one is, say, python3 train.py and the other /venv/bin/python train.py."""
     both = all(PYTHON.fullmatch(each[0]) for each in (command, other))
     return both and command[1:] == other[1:]
 
@@ -89,7 +89,7 @@ def _script(command: Sequence[str]) -> str:
 
 
 def stage_job(job: Job, stage: Stage) -> Job:
-    """Return the job that one stage is."""
+    """Return a job with the arguments, goal and deadline of one stage."""
     base = with_variant(job, stage.variant) if stage.variant else job
     try:
         command = with_arguments(base.command, stage.arguments)
