@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rocsteady.hangs.line_pattern import LINE, MOST_TIMEOUTS, WITHIN, LinePattern
+from rocsteady.hangs.line_pattern import MOST_TIMEOUTS, SEARCH_WITHIN, SEARCHED_LENGTH, LinePattern
 
 NEVER_ENDS = [r"(a+)+(?P<n>\d)", "a?" * 30 + "a" * 30 + r"(?P<n>\d)", "(a|a)" * 30 + r"(?P<n>b)"]
 
@@ -46,13 +46,13 @@ def test_what_is_no_pattern_is_refused(text: str, sentence: str) -> None:
 @pytest.mark.parametrize("text", NEVER_ENDS)
 def test_a_pattern_that_would_take_forever_is_given_up(text: str) -> None:
     pattern = LinePattern(text)
-    line = "a" * LINE
+    line = "a" * SEARCHED_LENGTH
     before = time.thread_time()
 
     for _ in range(1000):
         pattern.search(line)
 
-    assert time.thread_time() - before < 4 * WITHIN * MOST_TIMEOUTS
+    assert time.thread_time() - before < 4 * SEARCH_WITHIN * MOST_TIMEOUTS
 
 
 @given(st.text(alphabet="ab.\\wd[]^$(|)?*+{}1,:P<n>=!-", max_size=40))

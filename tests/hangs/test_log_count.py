@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rocsteady.hangs.line_pattern import LinePattern
-from rocsteady.hangs.output import KEPT, LogCount, OutputCounter, PrintedProgress
+from rocsteady.hangs.output import OUTPUT_KEPT, LogCount, OutputCounter, PrintedProgress
 
 EPISODE = r"episode (?P<n>[\d,]+)(?:/(?P<total>\d+))?"
 
@@ -83,7 +83,7 @@ def test_a_flood_is_read_from_its_end_in_little_memory() -> None:
     held = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
 
-    assert held < 4 * KEPT
+    assert held < 4 * OUTPUT_KEPT
     assert counted.progress() is None  # what the flood began with is gone, and so is a beginning
     counted.feed(b" episode 9/9\nepisode 3/3\n")
     assert counted.progress() == at(3, 3)

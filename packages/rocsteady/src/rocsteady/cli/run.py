@@ -447,7 +447,7 @@ def _job(folder: Path, options: RunOptions, journal: Journal, memory: Memory) ->
     return msgspec.structs.replace(job, stages=()) if options.command else job
 
 
-WAIT = 20.0  # seconds for it to write its run down
+RECORD_WITHIN = 20.0  # seconds for it to write its run down
 POLL_EVERY = 0.1
 COMPLAINT_BYTES = 64 * 1024  # bytes of what it had to say
 
@@ -459,7 +459,7 @@ def detach(words: Sequence[str], folder: Path, journal: Journal) -> str:
     before = {line.run.name: line.attempts for line in journal.runs()}
     command = [*ITSELF, "run", WITHOUT_TERMINAL, *words]
     since, started = time.time(), start_detached(command, os.environ, folder, output)
-    deadline = time.monotonic() + WAIT
+    deadline = time.monotonic() + RECORD_WITHIN
     name, begun = "", False
     while time.monotonic() < deadline and not begun:
         has_ended = started.has_ended()
@@ -474,7 +474,7 @@ def detach(words: Sequence[str], folder: Path, journal: Journal) -> str:
                 tell(read_exactly(stream, COMPLAINT_BYTES).decode(errors="replace").rstrip("\n"))
             raise RocsteadyError("the process ended before the run started")
     if not name:
-        why = f"process {started.pid} did not start within {WAIT:.0f} s; see {output}"
+        why = f"process {started.pid} did not start within {RECORD_WITHIN:.0f} s; see {output}"
         raise RocsteadyError(why)
     logout = "" if started.survives_logout else " It may not survive logout on this system."
     tell(f"rocsteady: {name} is running in the background (pid {started.pid}).{logout}")

@@ -15,7 +15,7 @@ from rocsteady.store.identity import is_alive, is_supervisor
 from rocsteady.store.values import Run
 from rocsteady.system.background import ask_to_end
 
-WAIT = 45.0  # seconds: longer than stopping may take
+STOP_WITHIN = 45.0  # seconds: longer than stopping may take
 POLL_EVERY = 0.2
 
 
@@ -39,7 +39,7 @@ def stop(name: str) -> None:
         if line.alive is None:
             raise RocsteadyError(f"{name} may run on another machine or in another container")
         ask_supervisor(line.run)
-        deadline = time.monotonic() + WAIT
+        deadline = time.monotonic() + STOP_WITHIN
         while time.monotonic() < deadline:
             time.sleep(POLL_EVERY)
             if not is_alive(line.run.process):  # and so all that it had to do is done

@@ -17,7 +17,7 @@ from rocsteady.doctor.machine.machine import Machine
 from rocsteady.doctor.machine.rocm import Cache
 from rocsteady.doctor.machine.system import listed
 from rocsteady.doctor.training_gpus import (
-    FIRST,
+    READ_FIRST,
     SECOND,
     beyond,
     effect,
@@ -72,29 +72,31 @@ def visible_devices_conflict(machine: Machine, facts: Facts, knowledge: Knowledg
     del knowledge
     if machine.system.os != "linux":
         return ()
-    if facts.why_unknown(f"variable:{FIRST}"):
-        raise CannotTell(f"variable:{FIRST}")
+    if facts.why_unknown(f"variable:{READ_FIRST}"):
+        raise CannotTell(f"variable:{READ_FIRST}")
     values = settings(machine)
     name = second(values)
-    left, wanted = len(entries(values.get(FIRST, ""))), entries(values.get(name, ""))
+    left, wanted = len(entries(values.get(READ_FIRST, ""))), entries(values.get(name, ""))
     if not left or not wanted:
         return ()
     refused = name == SECOND[0] and len(wanted) > left
     if not refused and not beyond(wanted[0], left):
         return ()
     them = "the GPU" if left == 1 else f"the {left} GPUs"
-    return (f"{name}={values[name]} numbers {them} left by {FIRST}={values[FIRST]} from 0",)
+    return (
+        f"{name}={values[name]} numbers {them} left by {READ_FIRST}={values[READ_FIRST]} from 0",
+    )
 
 
 # A list of devices that ends early: the numbers after one that is not there are not read.
 def visible_devices_fewer(machine: Machine, facts: Facts, knowledge: Knowledge) -> Seen:
-    for fact in (f"variable:{FIRST}", "gpu.count"):
+    for fact in (f"variable:{READ_FIRST}", "gpu.count"):
         if facts.why_unknown(fact):
             raise CannotTell(fact)
     if visible_devices_conflict(machine, facts, knowledge):
         return ()
     values = settings(machine)
-    first = FIRST if machine.system.os == "linux" else ""
+    first = READ_FIRST if machine.system.os == "linux" else ""
     left = len(machine.gpus.gpus)
     seen = []
     for name in (first, second(values)):
@@ -109,7 +111,9 @@ def visible_devices_fewer(machine: Machine, facts: Facts, knowledge: Knowledge) 
 # A name that a real ROCm library holds is real, whether or not our list has it. A name that
 # nobody knows is not accused, for a library that was not looked at may read it; only a name
 # that is one or two letters away from a real one is.
-CLOSE = 0.93  # HSA_ENABLE_SMDA is that near to HSA_ENABLE_SDMA; HIP_PATH is not to HIP_PLATFORM
+SIMILAR_NAME = (
+    0.93  # HSA_ENABLE_SMDA is that near to HSA_ENABLE_SDMA; HIP_PATH is not to HIP_PLATFORM
+)
 
 
 def unknown_variable(machine: Machine, facts: Facts, knowledge: Knowledge) -> Seen:
@@ -130,7 +134,7 @@ def _spoken(name: str, knowledge: Knowledge) -> str:
         return f"{name} (not in {gone.text})"
     if is_in_a_library(name):
         return ""
-    meant = nearest(name, knowledge, CLOSE)
+    meant = nearest(name, knowledge, SIMILAR_NAME)
     return f"{name} (did you mean {meant}?)" if meant else ""
 
 

@@ -29,7 +29,7 @@ from rocsteady.model import Value
 
 FLEET_VERSION = 1
 TOLERANCE = 0.03  # of an amount of memory: machines of the same parts differ that much
-ALONE = 0.05  # a group smaller than this part of the largest is compared with the largest
+SMALL_GROUP = 0.05  # a group smaller than this part of the largest is compared with the largest
 COMMON = 0.5  # a value that fewer machines have is not normal for the others
 
 # What is compared, and what it is called. The rest follows from these, or changes all the time.
@@ -173,7 +173,7 @@ def _grouped(judged: Iterable[Judged], knowledge: Knowledge) -> list[list[Judged
         cards = {card_name(gpu, knowledge) for gpu in each.machine.gpus.gpus}
         groups[each.machine.system.os, *sorted(cards)].append(each)
     largest, *others = sorted(groups.values(), key=len, reverse=True) or [[]]
-    few = [group for group in others if len(group) < len(largest) * ALONE]
+    few = [group for group in others if len(group) < len(largest) * SMALL_GROUP]
     strays = [each for group in few for each in group]
     found = [[*largest, *strays], *(group for group in others if group not in few)]
     return [group for group in found if group]

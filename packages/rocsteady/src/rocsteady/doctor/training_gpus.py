@@ -15,7 +15,7 @@ from rocsteady.doctor.knowledge.reader import Knowledge
 from rocsteady.doctor.machine.gpus import Gpu
 from rocsteady.doctor.machine.machine import Machine
 
-FIRST = "ROCR_VISIBLE_DEVICES"
+READ_FIRST = "ROCR_VISIBLE_DEVICES"
 SECOND = ("HIP_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES")
 _NUMBER = re.compile(r"-?\d{1,4}", re.ASCII)
 
@@ -30,7 +30,7 @@ def visible(machine: Machine) -> tuple[Gpu, ...]:
     values = settings(machine)
     gpus = machine.gpus.gpus
     if machine.system.os == "linux":
-        gpus = _left(gpus, values.get(FIRST, ""))
+        gpus = _left(gpus, values.get(READ_FIRST, ""))
     return _left(gpus, values.get(second(values), ""))
 
 

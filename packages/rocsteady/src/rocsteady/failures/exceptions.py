@@ -17,7 +17,7 @@ from rocsteady.model import Certainty, FailureKind, Role
 TRACEBACK_LENGTH = 8000  # characters of a traceback that are kept: its end
 MATCHED_LENGTH = 4000  # characters of an exception that patterns see
 
-OWN = frozenset(  # types that are the script's own mistake, whatever their message quotes
+OWN_MISTAKES = frozenset(  # types that are the script's own mistake, whatever their message quotes
     (
         "IndentationError",
         "IndexError",
@@ -167,7 +167,7 @@ class _ExceptionRule:
         if self._types and not any(_is(it, self._types) for it in types):
             return None
         if not self._types and (
-            trace.type == "KeyboardInterrupt" or (not self._frames and trace.type in OWN)
+            trace.type == "KeyboardInterrupt" or (not self._frames and trace.type in OWN_MISTAKES)
         ):
             return None
         if self._frames and not any(

@@ -13,7 +13,7 @@ from rocsteady.failures.tracebacks import EXCEPTION_LINE, unlabelled
 from rocsteady.hangs.frames import forward, is_users_file
 from rocsteady.hangs.values import Wait
 
-LINE = 1000  # characters of a line
+LINE_LENGTH = 1000  # characters of a line
 MAX_FRAMES = 20_000
 
 _PROCESS = re.compile(r"[Pp]rocess (?P<pid>\d+)(?::| \S+ \(child of \d+\))")
@@ -41,7 +41,7 @@ def read_dump(text: str) -> list[ThreadPosition]:
     """Return the stacks of a dump; none if the text has none."""
     dump = _DumpReader()
     for line in filter(None, text.split("\n")):
-        rank, rest = unlabelled(line[:LINE])
+        rank, rest = unlabelled(line[:LINE_LENGTH])
         dump.take(rest.strip(), rank, indented=rest[:1].isspace())
     return dump.stacks()
 

@@ -18,9 +18,11 @@ HEADER = "Traceback (most recent call last)"
 MAX_LINES = 600  # that one traceback may have, those of other ranks in between included
 MAX_TRACEBACKS = 64  # tracebacks read from the beginning of a text, and as many from its end
 MESSAGE_LINES = 10
-LINE = 2000  # characters of a line that are looked at
+LINE_LENGTH = 2000  # characters of a line that are looked at
 FOREIGN = 30  # lines of others that may stand before the exception
-LAST = 16_000  # characters at the end in which an exception without its traceback is looked for
+BARE_WITHIN = (
+    16_000  # characters at the end in which an exception without its traceback is looked for
+)
 
 CRASH_HEADS = ("Fatal Python error: ", "Windows fatal exception: ")
 CRASH_LENGTH = 1 << 16  # characters of a crash that are read
@@ -100,7 +102,7 @@ def find_bare(text: str, taken: Iterable[Traceback]) -> list[Traceback]:
     """Return exceptions at the end of a text whose tracebacks are not shown."""
     spans = [(trace.start, trace.end) for trace in taken]
     found = []
-    for at, line in _lines(text, max(0, len(text) - LAST)):
+    for at, line in _lines(text, max(0, len(text) - BARE_WITHIN)):
         rank, rest = unlabelled(line)
         exception = EXCEPTION_LINE.match(rest.lstrip())
         if exception and not any(start <= at < end for start, end in spans):
@@ -193,13 +195,13 @@ def _lines(text: str, start: int) -> Iterator[tuple[int, str]]:
     while start < len(text):
         end = text.find("\n", start)
         end = len(text) if end < 0 else end
-        yield start, text[start : min(end, start + LINE)]
+        yield start, text[start : min(end, start + LINE_LENGTH)]
         start = end + 1
 
 
 def _read(text: str, header: int, after: int) -> list[Traceback]:
     """Read the traceback below a header; none if its exception cannot be found."""
-    start = text.rfind("\n", max(0, header - LINE), header) + 1
+    start = text.rfind("\n", max(0, header - LINE_LENGTH), header) + 1
     before = text[start:header]
     rank, before = unlabelled(before)
     label = text[start:header].removesuffix(before)

@@ -29,7 +29,7 @@ from rocsteady.hangs.values import Snapshot, Wait, WayOut
 from rocsteady.model import Value
 from rocsteady.system import procfs
 
-SAMPLES, APART = 3, 0.7  # snapshots, and seconds between them
+SNAPSHOTS, SNAPSHOT_EVERY = 3, 0.7  # snapshots, and seconds between them
 A_SNAPSHOT = timedelta(seconds=4)  # at most
 LOOKS = 6  # more, at a thread that computes, before it is stopped
 LONGEST_POLL = 7.0  # seconds: torch's own loops ask again every 5
@@ -90,9 +90,9 @@ def inspect(pid: int, waits: WaitKnowledge, py_spy: str | None = None) -> Inspec
         reading = read(pulse.before, seen, sets[-1], (), waits)
         pulse = replace(pulse, before=seen)
         proof, took = prove(sets), time.monotonic() - began
-        if len(sets) >= SAMPLES and not (_may_ask_again(sets, proof) and took < LONGEST_POLL):
+        if len(sets) >= SNAPSHOTS and not (_may_ask_again(sets, proof) and took < LONGEST_POLL):
             break
-        time.sleep(APART)
+        time.sleep(SNAPSHOT_EVERY)
     state, why = _state(seen, sets, proof, reading)
     why = why.replace("the training thread", "its main thread")  # nobody told which one trains
     waiters = waiters_of(sets[-1])

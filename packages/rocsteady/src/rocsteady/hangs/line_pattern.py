@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 LONGEST_PATTERN = 200  # characters of a pattern
-LINE = 2048  # characters of a line that are searched
-WITHIN = 0.05  # seconds for one line
+SEARCHED_LENGTH = 2048  # characters of a line that are searched
+SEARCH_WITHIN = 0.05  # seconds for one line
 MOST_TIMEOUTS = 5  # then the pattern is no longer applied
 
 
@@ -45,7 +45,7 @@ class LinePattern:
         if self.timeouts >= MOST_TIMEOUTS:
             return None
         try:
-            match = self._pattern.search(line[:LINE], timeout=WITHIN)
+            match = self._pattern.search(line[:SEARCHED_LENGTH], timeout=SEARCH_WITHIN)
         except TimeoutError:
             self.timeouts += 1
             return None

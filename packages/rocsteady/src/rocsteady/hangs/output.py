@@ -17,7 +17,7 @@ from typing import NamedTuple, TypeVar
 
 from msgspec.structs import replace
 
-from rocsteady.hangs.line_pattern import LINE, LinePattern
+from rocsteady.hangs.line_pattern import SEARCHED_LENGTH, LinePattern
 from rocsteady.hangs.values import Output
 from rocsteady.model import Value
 
@@ -71,7 +71,7 @@ _BAR = re.compile(
 )
 _IT_PER_S = re.compile(r"([0-9]+(?:\.[0-9]+)?) ?(?:it|steps?|batch(?:es)?|iters?)/s")
 _S_PER_IT = re.compile(r"([0-9]+(?:\.[0-9]+)?) ?s/(?:it|step|batch|iter)")
-KEPT = 256 * 1024  # bytes of what was printed since it was last read
+OUTPUT_KEPT = 256 * 1024  # bytes of what was printed since it was last read
 READ_WITHIN = 0.02  # seconds of CPU for all lines that wait, and the one that is begun by then
 _LOSS = re.compile(
     r"(?<![a-z])loss(?:['\"\]]{0,2} ?[:=] ?| (?:is |of )?)(?:tensor\()?"
@@ -338,8 +338,8 @@ class LogCount:
         """Take what was printed."""
         with self._lock:
             self._kept += chunk
-            if len(self._kept) > KEPT:
-                del self._kept[:-KEPT]
+            if len(self._kept) > OUTPUT_KEPT:
+                del self._kept[:-OUTPUT_KEPT]
                 self._cut = True
 
     def progress(self, *, ended: bool = False) -> PrintedProgress | None:
@@ -366,9 +366,9 @@ class LogCount:
 
     def _found(self, line: bytes, *, whole: bool) -> PrintedProgress | None:
         # A character has four bytes at most; colours come on top.
-        text, _ = strip_ansi(line[: 8 * LINE].decode("utf-8", "replace"))
-        whole = whole and len(line) <= LINE
-        text = text[:LINE]
+        text, _ = strip_ansi(line[: 8 * SEARCHED_LENGTH].decode("utf-8", "replace"))
+        whole = whole and len(line) <= SEARCHED_LENGTH
+        text = text[:SEARCHED_LENGTH]
         found = self._pattern.search(text)
         if found is None:
             return None

@@ -16,8 +16,8 @@ from rocsteady.run.recovery.decision import is_as_deadly
 
 GPU, CPU = "gpu", "cpu"
 AS_IS = "unchanged"
-SHORT = 40  # letters of a sentence that says little
-FEW = 2  # variables that are named in a title
+SHORT_SENTENCE = 40  # letters of a sentence that says little
+FEW_VARIABLES = 2  # variables that are named in a title
 FIX_MINUTES = (15.0, 60.0)  # for commands of the doctor; our guess
 ON_CPU = Strategy(device="cpu")
 
@@ -52,7 +52,7 @@ def titled(strategy: Strategy, here: Circumstances) -> str:
     elif here.gpus > 1 and strategy.gpus == (here.best_gpu,):
         where, rest = "One GPU", msgspec.structs.replace(rest, gpus=None)
     unset = [name for name, value in rest.variables.items() if value is None]
-    if len(unset) > FEW:  # what is wrong with each is said beside it
+    if len(unset) > FEW_VARIABLES:  # what is wrong with each is said beside it
         others = {name: value for name, value in rest.variables.items() if value is not None}
         rest = msgspec.structs.replace(rest, variables=others)
         also = describe_changes(Strategy(), rest)
@@ -142,7 +142,7 @@ def _about_variables(here: Circumstances) -> tuple[str, ...]:
 
 def _in_short(text: str) -> str:
     first, *rest = text.rstrip(".").split(". ")
-    return ". ".join((first, *rest[: len(first) < SHORT]))
+    return ". ".join((first, *rest[: len(first) < SHORT_SENTENCE]))
 
 
 def _against_gpu(strategy: Strategy, here: Circumstances) -> str:

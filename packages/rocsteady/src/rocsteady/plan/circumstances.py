@@ -20,7 +20,14 @@ from rocsteady.doctor.knowledge.reader import Knowledge
 from rocsteady.doctor.knowledge.values import Severity
 from rocsteady.doctor.machine.machine import Machine, examined, software_of
 from rocsteady.doctor.machine.system import SetVariable
-from rocsteady.doctor.training_gpus import FIRST, SECOND, has_code, settings, trainable, visible
+from rocsteady.doctor.training_gpus import (
+    READ_FIRST,
+    SECOND,
+    has_code,
+    settings,
+    trainable,
+    visible,
+)
 from rocsteady.doctor.values import ComputeDevice, Finding
 from rocsteady.errors import JournalError
 from rocsteady.failures.probe_evidence import supported
@@ -214,7 +221,7 @@ def changed(machine: Machine, strategy: Strategy) -> Machine:
         return machine
     seen = visible(machine)
     gpus = tuple(seen[number] for number in strategy.gpus if number < len(seen))
-    rest = tuple(each for each in kept if each.name not in (FIRST, *SECOND))
+    rest = tuple(each for each in kept if each.name not in (READ_FIRST, *SECOND))
     return replace(machine, gpus=replace(machine.gpus, gpus=gpus), variables=rest)
 
 

@@ -19,9 +19,9 @@ from rocsteady.run.job.done_when import matches
 from rocsteady.run.job.values import CHECKPOINT, Resume, Total
 from rocsteady.wording import duration, plural, size
 
-NEAR = 0.25  # a counter that grows by so much more or less than the steps still counts steps
+NEAR_STEPS = 0.25  # a counter that grows by so much more or less than the steps still counts steps
 FINE = 8  # values of a counter in a short run, with which it can stand in for steps
-LATE = 1.5  # seconds by which a printed line may come later than its step
+PRINTED_LATE = 1.5  # seconds by which a printed line may come later than its step
 NOT_SEEN = "The total amount of work is unknown, so there is no forecast."
 IF_ONE_EACH = "if each batch is one optimizer step"
 EXAMPLE = Resume(arguments=("--resume", CHECKPOINT), checkpoints=("checkpoints/*.pt",))
@@ -97,7 +97,9 @@ def _one_each(counter: LogCounter, result: TrialResult) -> bool:
     if counter.each is None:  # it was printed once only
         return counter.word in {"", "step", "iter", "iteration"}
     rate = result.pace.rate if result.pace else result.step / max(result.seconds, 1.0)
-    return abs(counter.each - 1) <= max(NEAR, LATE * rate / (counter.n - counter.first))
+    return abs(counter.each - 1) <= max(
+        NEAR_STEPS, PRINTED_LATE * rate / (counter.n - counter.first)
+    )
 
 
 def _epochs(
@@ -122,7 +124,7 @@ def _by_epochs(epochs: Amount, result: TrialResult, facts: ScriptFacts) -> Work:
     printed = epochs_in(result.watched.printed.counters)
     each = printed.each if printed and printed.each else None
     rate = result.pace.rate if result.pace else 0.0
-    if each and abs(each - batches) > max(NEAR * batches, LATE * rate):
+    if each and abs(each - batches) > max(NEAR_STEPS * batches, PRINTED_LATE * rate):
         count = max(1, round(each))
         why = (
             f"{epochs.count:,} epochs, from {epochs.source}; about {count:,} steps per epoch were"
@@ -236,7 +238,7 @@ def _saves(result: TrialResult, method: ResumeMethod) -> tuple[tuple[str, ...], 
     return (), ""
 
 
-WIDTH = 96
+COMMENT_WIDTH = 96
 GUESS = "A guess; check it. "
 
 
@@ -372,7 +374,7 @@ def _comment(*lines: str) -> str:
         for line in lines
         for piece in textwrap.wrap(
             _printable(line),
-            WIDTH - 2,
+            COMMENT_WIDTH - 2,
             subsequent_indent="  " if line.startswith("- ") else "",
             break_long_words=False,
             break_on_hyphens=False,

@@ -22,7 +22,7 @@ LEAST_GROUPS = 4  # fewer tell nothing of the spread
 LEAST_STEPS = 4
 LAGS = 4  # groups so far apart may still be alike, or unlike, as validation makes them
 DRIFT = 0.08  # standard deviation of the log of the pace, from trial to run; see docs/benchmarks.md
-LONG = 60.0  # seconds of the trials that it was measured with; shorter ones see less of it
+LONG_TRIAL = 60.0  # seconds of the trials that it was measured with; shorter ones see less of it
 MOST_DRIFT = 0.42  # a factor of 2, at 90 %
 START_DRIFT = 0.3  # the same of the time until the first step; our own guess
 NORMAL = 1.645  # 90 % of a normal distribution lie within so many standard deviations
@@ -110,7 +110,7 @@ def _half_width(groups: Sequence[_Group], mean: float) -> float:
         spread += 2 * (1 - lag / (lags + 1)) * alike
     seconds = sum(group.seconds for group in groups)
     error = math.sqrt(max(0.0, spread) * len(groups) / free) / seconds
-    drift = min(DRIFT * math.sqrt(max(1.0, LONG / seconds)), MOST_DRIFT)
+    drift = min(DRIFT * math.sqrt(max(1.0, LONG_TRIAL / seconds)), MOST_DRIFT)
     return math.hypot(
         _student(max(3.0, 1.5 * len(groups) / (lags + 1) - 1)) * error, NORMAL * drift
     )
@@ -130,7 +130,7 @@ WEIGHT = 0.02  # of a failure, that this counts for: what is seen in a few hours
 HANDFUL = 2  # failures, from which on only they count
 SEEN_WEIGHT = 0.5  # of a failure, at the rate that was seen: the least sure that one can be
 DRAWS = 2000
-FEW = 100  # failures on the way, that are drawn one by one
+FEW_FAILURES = 100  # failures on the way, that are drawn one by one
 SHORTEST = 1e-3  # seconds
 UNSEEN, HUNG, CRASHED = 20.0, 10.0, 1.0  # seconds to see a failure and end what is left of it
 NEVER_ENDS = 100 * 365 * 86_400.0  # seconds: what takes longer does not end
@@ -208,7 +208,7 @@ def _failure_rate(history: FailureHistory, pace: Pace) -> tuple[float, float]:
 def _took(dice: random.Random, work: float, often: float, loss: FailureCost) -> float:
     """Draw how long it takes once; what begins again each time has no average that says much."""
     expected = _with_failures(work, 1 / often, loss)
-    if loss.interval is None and expected < work + FEW / often:
+    if loss.interval is None and expected < work + FEW_FAILURES / often:
         took, fails = 0.0, dice.expovariate(often)
         while fails < work:
             took, fails = took + fails + loss.again, dice.expovariate(often)

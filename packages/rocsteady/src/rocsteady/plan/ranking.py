@@ -24,7 +24,7 @@ AS_GOOD = 1.08  # times as late: no later
 FAR = 1e9  # seconds: later than any end
 A_CHANCE = 0.05  # less is none
 RECOMMENDED, BEST_ESTIMATE = "Recommended", "Best estimate"
-MANY = 10  # restarts; from here on a plan says how many there will be
+MANY_RESTARTS = 10  # restarts; from here on a plan says how many there will be
 WORTH_A_WORD = 1.1  # times as long
 TIME_FOR_TRIALS = "trials take at most --within and a tenth of the job"
 NO_COMPARISON = 10.0  # times as long: mostly the time to set it up
@@ -202,7 +202,7 @@ def _of_others(first: Option, plan: Plan) -> str:
 
 def _rate(option: Option) -> str:
     """Return what the rate of failures means for the whole job."""
-    if option.finish is None or option.finish.failures < MANY:
+    if option.finish is None or option.finish.failures < MANY_RESTARTS:
         return ""
     return f": at this rate, {float(f'{option.finish.failures:.2g}'):,.0f} restarts"
 

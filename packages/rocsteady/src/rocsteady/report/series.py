@@ -13,7 +13,7 @@ from rocsteady.model import Value
 from rocsteady.store.values import SAVED_GAUGE, AttemptRecord, Bucket, Intent, paused_between
 from rocsteady.wording import YEAR, size
 
-HIGHEST = 1e100  # that is plotted
+HIGHEST_PLOTTED = 1e100  # that is plotted
 POINTS = 500  # of a plot, at most: it is about 800 pixels wide
 
 
@@ -109,7 +109,9 @@ def gauge(buckets: Iterable[Bucket], name: str) -> Series:
         (bucket.attempt, PlotPoint(_middle(bucket), seen.least, seen.most, seen.mean))
         for bucket in buckets
         if (seen := bucket.gauges.get(name)) is not None
-        and all(abs(value) < HIGHEST for value in (seen.least, seen.most, seen.mean))  # nor NaN
+        and all(
+            abs(value) < HIGHEST_PLOTTED for value in (seen.least, seen.most, seen.mean)
+        )  # nor NaN
     )
     return _lines(found)
 

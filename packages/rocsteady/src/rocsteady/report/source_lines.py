@@ -14,7 +14,7 @@ from rocsteady.system.parallel import run_all
 
 AROUND = 3  # lines on either side
 SCRIPT_BYTES = 2 << 20  # bytes of a script
-WITHIN = timedelta(seconds=1)  # a drive that is gone must not cost the report
+READ_WITHIN = timedelta(seconds=1)  # a drive that is gone must not cost the report
 
 
 class SourceLine(Value, frozen=True, kw_only=True):
@@ -51,7 +51,7 @@ def source_around(
             changed=path.stat().st_mtime > at,
         )
 
-    return run_all({"source": look}, within=WITHIN, at_once=1).results.get("source")
+    return run_all({"source": look}, within=READ_WITHIN, at_once=1).results.get("source")
 
 
 def _around(lines: Sequence[str], line: int) -> tuple[SourceLine, ...]:

@@ -26,7 +26,7 @@ from rocsteady.run.telling.announcer import Announcer
 from rocsteady.store.journal import Journal
 from rocsteady.store.machine_history import Memory
 from rocsteady.store.values import Run, RunRecord
-from rocsteady.system.child_end import OURS, TerminalUse
+from rocsteady.system.child_end import INHERIT_TERMINAL, TerminalUse
 
 if TYPE_CHECKING:  # it imports this module
     from rocsteady.run.telling.notifications import Notifier
@@ -59,7 +59,7 @@ class Services:
     memory: Memory | None = None  # of this machine
     learns: bool = True  # what the run shows is true of this machine, and added to its memory
     notifier: Notifier | None = None
-    terminal: TerminalUse = OURS
+    terminal: TerminalUse = INHERIT_TERMINAL
     environment: Mapping[str, str] = field(default_factory=lambda: os.environ)  # the user's
     engine: Engine = start_command
     hosts: AgentLink | None = None  # that run the same job; None: this one only

@@ -78,7 +78,7 @@ from rocsteady.store.account_records import keep, kept
 from rocsteady.store.forecast import between_failures
 from rocsteady.store.identity import is_alive, script_fingerprint
 from rocsteady.store.values import AttemptRecord, Run, Sample
-from rocsteady.system.child_end import OURS
+from rocsteady.system.child_end import INHERIT_TERMINAL
 from rocsteady.wording import near, plural
 
 
@@ -359,7 +359,7 @@ class Supervisor:
         )
         if FAULTS in self._services.environment:
             self._announcer.show(Faults(variable=FAULTS))
-        if self._services.terminal == OURS and logging_out_ends_us():
+        if self._services.terminal == INHERIT_TERMINAL and logging_out_ends_us():
             self._announcer.say(LOGOUT_WARNING)
 
     def _find_checkpoints(self) -> None:

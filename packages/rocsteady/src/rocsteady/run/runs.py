@@ -33,7 +33,7 @@ from rocsteady.store.account_records import forget, keep, kept
 from rocsteady.store.journal import Journal
 from rocsteady.store.machine_history import Memory, remember_run
 from rocsteady.store.values import Run, RunRecord
-from rocsteady.system.child_end import DETACHED, OURS
+from rocsteady.system.child_end import DETACHED, INHERIT_TERMINAL
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -132,7 +132,7 @@ class RunLauncher:
             memory=self.memory,
             announcer=Announcer(self.journal, run.id, screen=self.screen),
             notifier=Notifier(channels(notify_sources(job, self.folder))),
-            terminal=DETACHED if self.options.without_terminal else OURS,
+            terminal=DETACHED if self.options.without_terminal else INHERIT_TERMINAL,
             engine=start_command if link is None else torchrun_engine(link),
             hosts=link if link is not None and link.several_hosts else None,
         )

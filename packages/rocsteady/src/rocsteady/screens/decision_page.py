@@ -41,7 +41,7 @@ from rocsteady.screens.plan import (
     spread,
     titled,
 )
-from rocsteady.screens.screen import NONE
+from rocsteady.screens.screen import NO_VALUE
 from rocsteady.store.redaction import redactor_here
 from rocsteady.wording import duration, full_moment, money, plural
 
@@ -51,7 +51,7 @@ PROBABILITIES = (
     " estimated option does not work. Ranges are 90 % intervals."
 )
 MORE_TIME = "rocsteady plan --within 15m"
-LONG = 2 * 3600.0  # seconds
+LONG_JOB = 2 * 3600.0  # seconds
 REASONS = 3  # of a risk
 DETAILED = 6  # options that are drawn, and shown with their details
 DRILL, STATUS = "rocsteady drill --faults kill@50", "rocsteady status"
@@ -124,8 +124,8 @@ def _row(option: Option, plan: Plan, zone: tzinfo | None) -> tuple[str, ...]:
         str(option.number),
         titled(option),
         pace(option),
-        _finishes(finish, plan, zone) if finish else NONE,
-        NONE if on_time is None else chance(on_time),
+        _finishes(finish, plan, zone) if finish else NO_VALUE,
+        NO_VALUE if on_time is None else chance(on_time),
         cost(option),
         _setup(option),
         option.risk.value,
@@ -232,7 +232,7 @@ def _first_steps(best: Option) -> Iterator[Todo]:
     first = () if best.basis is Basis.TRIAL else best.steps  # a run of a tried option does them
     if best.do:
         yield Todo(f"Start option {best.number}:", (*first, best.do))
-    if best.do and (best.finish is None or best.finish.seconds > LONG):
+    if best.do and (best.finish is None or best.finish.seconds > LONG_JOB):
         yield Todo("After an hour, compare its pace and its end with this page:", (STATUS,))
 
 
@@ -241,7 +241,7 @@ def _tipping_point(point: TippingPoint, plan: Plan, zone: tzinfo | None) -> str:
     moment = full_moment(at, now=plan.made, zone=zone)
     match point.change:
         case Change.PACE:
-            expected = rate(option.pace.rate) if option.pace else NONE
+            expected = rate(option.pace.rate) if option.pace else NO_VALUE
             text = (
                 f"Option {number} misses the deadline if it makes fewer than {rate(at)} steps/s;"
                 f" the plan expects {expected}"
@@ -251,7 +251,7 @@ def _tipping_point(point: TippingPoint, plan: Plan, zone: tzinfo | None) -> str:
         case Change.LATER_DEADLINE:
             text = f"A deadline after {moment}: option {number} would be on time as well"
         case Change.PRICE:
-            now = f"${option.price.dollars:,.2f}" if option.price else NONE
+            now = f"${option.price.dollars:,.2f}" if option.price else NO_VALUE
             text = (
                 f"A price of more than ${at:,.2f} an hour for option {number}, which may then"
                 f" cost more than the budget; the plan has {now}"

@@ -38,10 +38,10 @@ from rocsteady.system.root import Disk
 from rocsteady.wording import plural, size
 
 LABEL = 14  # columns of a mark and the name of an area
-LINES = 24  # of a screen
+SCREEN_LINES = 24  # of a screen
 PASTE_WIDTH, PASTE_LINES = 100, 80  # of a block for an issue
 SENTENCE_END = re.compile(r"(?<=\.) (?=[A-Z])")
-ENOUGH = 70  # characters of a finding that say what is wrong, and why that matters
+FINDING_WIDTH = 70  # characters of a finding that say what is wrong, and why that matters
 HERE = "this machine"  # confirmed here: what a probe saw, which has no rule to explain
 MAX_COMMANDS = 2  # on the screen; -v has them all
 LABELS = {Severity.BLOCKS: "block:", Severity.RISKS: "risk:", Severity.NOTES: "note:"}
@@ -83,7 +83,7 @@ def render_diagnosis(
     least = max(1, len(diagnosis.having(Severity.BLOCKS)))
     for number in range(len(shown), least - 1, -1):
         screen = _drawn(diagnosis, shown[:number], width, colour=colour)
-        if screen.count("\n") <= LINES:
+        if screen.count("\n") <= SCREEN_LINES:
             return screen
     return _drawn(diagnosis, shown[:least], width, colour=colour)
 
@@ -213,7 +213,7 @@ def first_sentences(text: str) -> str:
     found = ""
     for sentence in SENTENCE_END.split(" ".join(text.split())):
         found = f"{found} {sentence}".lstrip()
-        if len(found) >= ENOUGH:
+        if len(found) >= FINDING_WIDTH:
             break
     return found
 

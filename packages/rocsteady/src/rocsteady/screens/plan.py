@@ -14,7 +14,7 @@ from rocsteady.colours import BOLD, DIM, GREEN, RED, YELLOW
 from rocsteady.plan.values import CERTAIN, Basis, Finish, Limit, Option, Plan, Price
 from rocsteady.printable import printable
 from rocsteady.run.job import FILE
-from rocsteady.screens.screen import LEAST_LAST, NONE, Column, Page
+from rocsteady.screens.screen import LEAST_LAST, NO_VALUE, Column, Page
 from rocsteady.store.redaction import shown_command
 from rocsteady.wording import (
     CENT,
@@ -57,7 +57,7 @@ LIMITS = {
 }
 BOTTLENECK_SHARE = 0.4  # of the time; a smaller share is only the largest one
 SHARES = 4  # of the time that are listed
-MANY = 10  # times as fast; from here on a fraction says little
+MANY_TIMES = 10  # times as fast; from here on a fraction says little
 GROUPS = 3  # reasons that are listed; --explain all has the others
 JUST_NOW = 120  # seconds
 AGED = 3600  # seconds after which a plan says how old it is
@@ -151,8 +151,8 @@ def _options(page: Page, plan: Plan, now: float, zone: tzinfo | None) -> None:
                 titled(option),
                 pace(option),
                 *([gpu_busy(option)] if busy_known else []),
-                finishes(finish, plan.made, now, zone) if finish else NONE,
-                NONE if on_time is None else chance(on_time),
+                finishes(finish, plan.made, now, zone) if finish else NO_VALUE,
+                NO_VALUE if on_time is None else chance(on_time),
                 cost(option),
                 based_on(option, plan),
             )
@@ -229,7 +229,7 @@ def _percent(share: float | None) -> str:
 def _gain(gain: float) -> str:
     if round(gain, 1) <= 1:
         return ""
-    times = f"{gain:.0f}" if round(gain, 1) >= MANY else f"{gain:.1f}"
+    times = f"{gain:.0f}" if round(gain, 1) >= MANY_TIMES else f"{gain:.1f}"
     return f" (up to {times} times as fast)"
 
 
@@ -312,18 +312,18 @@ def brief_reason(option: Option) -> str:
 
 
 def titled(option: Option) -> str:
-    return clean(option.title) or clean(option.id) or NONE
+    return clean(option.title) or clean(option.id) or NO_VALUE
 
 
 def gpu_busy(option: Option) -> str:
     busy = option.pace.gpu_busy if option.pace else None
-    return NONE if busy is None else f"{busy:.0f} %"
+    return NO_VALUE if busy is None else f"{busy:.0f} %"
 
 
 def pace(option: Option) -> str:
     """Return steps a second; "~" stands before what was not measured."""
     if not option.pace or not option.pace.rate > 0:
-        return NONE
+        return NO_VALUE
     steps = option.pace.rate
     if steps < SLOWEST:
         return f"<{SLOWEST}"
@@ -343,7 +343,7 @@ def rate(steps: float) -> str:
 def cost(option: Option) -> str:
     """Return a cost such as "~$25" or "$3-6"."""
     if not option.cost or not any(option.cost):
-        return NONE
+        return NO_VALUE
     if option.cost[1] < CENT:
         return "<$0.01"
     least, most = (money(dollars)[1:] for dollars in option.cost)
@@ -355,7 +355,7 @@ def cost(option: Option) -> str:
 def setup(minutes: tuple[float, float] | None) -> str:
     """Return a duration such as "30-60 min" or "1-2 h"."""
     if not minutes or not any(minutes):
-        return NONE
+        return NO_VALUE
     unit, name = 1, "min"
     for bigger, called in ((HOUR // MINUTE, "h"), (DAY // MINUTE, "d")):
         if minutes[1] >= 2 * bigger:
@@ -434,7 +434,7 @@ def _details(
     lost = ""
     if finish and round(finish.failures):
         lost = f"about {finish.failures:,.0f} expected, {100 * finish.lost:.0f} % of the time"
-    money = "" if cost(option) == NONE else cost(option)
+    money = "" if cost(option) == NO_VALUE else cost(option)
     notes = (_priced(option.price) if option.price else "", _over_budget(option, plan))
     return (
         ("pace", _measured(option)),
@@ -443,13 +443,16 @@ def _details(
         ("failures", "; ".join(filter(None, (_tried(option) if option.failures else "", lost)))),
         ("kinds", ", ".join(dict.fromkeys(map(clean, option.kinds)))),
         ("cost", "; ".join(filter(None, (money, *notes)))),
-        ("set-up", "" if setup(option.setup) == NONE else f"{setup(option.setup)} of manual work"),
+        (
+            "set-up",
+            "" if setup(option.setup) == NO_VALUE else f"{setup(option.setup)} of manual work",
+        ),
         ("risk", option.risk.value if option.basis in (Basis.TRIAL, Basis.ESTIMATE) else ""),
     )
 
 
 def _measured(option: Option) -> str:
-    if not option.pace or pace(option) == NONE:
+    if not option.pace or pace(option) == NO_VALUE:
         return ""
     text = f"{pace(option)} steps/s ({rate(option.pace.low)} to {rate(option.pace.high)}, 90 %)"
     if option.basis is Basis.TRIAL:

@@ -9,7 +9,7 @@ from datetime import tzinfo
 from rocsteady.colours import BOLD, DIM, GREEN, RED, YELLOW
 from rocsteady.model import RunOutcome
 from rocsteady.report.story import Story, Tone, TroubleGroup, torch_of
-from rocsteady.screens.screen import LEAST_LAST, NONE, Column, Page
+from rocsteady.screens.screen import LEAST_LAST, NO_VALUE, Column, Page
 from rocsteady.store.values import RunLine
 from rocsteady.wording import ahead, duration, met, moment, rough_duration, until
 
@@ -45,7 +45,7 @@ def render_runs(
         state = _cell(state_of(line))
         progress = f"{_ago(line, now)}{_left(line)}"
         outlook = _ahead(line, now, zone)
-        hangs = str(line.incidents) if line.incidents else NONE
+        hangs = str(line.incidents) if line.incidents else NO_VALUE
         counts = (_part(line), _step(line), _rate(line), progress, hangs)
         rows.append((_cell(line.run.name), state, *counts, outlook))
         styles[number, STATE] = style_of(line)
@@ -75,7 +75,7 @@ def style_of(line: RunLine) -> str:
 def _part(line: RunLine) -> str:
     """Return how much is done; nothing of a total that the steps exceed."""
     if line.step is None or not line.total or line.step > line.total:
-        return NONE
+        return NO_VALUE
     return f"{100 * line.step // line.total}%"
 
 
@@ -88,7 +88,7 @@ def _step(line: RunLine) -> str:
 
 def _rate(line: RunLine) -> str:
     moves = line.run.ended is None and line.alive is not False and not line.stalled
-    return f"{line.rate:.2f}" if line.rate and moves else NONE
+    return f"{line.rate:.2f}" if line.rate and moves else NO_VALUE
 
 
 def _ago(line: RunLine, now: float) -> str:

@@ -106,7 +106,7 @@ def _write(text: str) -> None:
 
 
 NARROW, WIDE = 40, 120  # columns to lay out for, whatever the terminal says
-NONE = "-"  # what a cell without a value shows
+NO_VALUE = "-"  # what a cell without a value shows
 GAP = 2  # columns between those of a table
 LEAST_LAST = 30  # columns of a last column that wraps; with less it goes below its row
 
@@ -193,7 +193,7 @@ class Page:
         A column without a value in any row is left out. The last columns go below their row if
         there is no room for them, which a table of rich cannot do.
         """
-        used = [n for n in range(len(columns)) if any(row[n] not in ("", NONE) for row in rows)]
+        used = [n for n in range(len(columns)) if any(row[n] not in ("", NO_VALUE) for row in rows)]
         widths = _fit({n: columns[n] for n in used}, rows, self.width - indent)
         folded = [n for n in used if n not in widths]
         below = indent + min(widths[used[0]], GAP) + GAP
@@ -204,7 +204,7 @@ class Page:
             texts = [
                 row[n] if columns[n].least else f"{columns[n].name} {row[n]}"
                 for n in folded
-                if row[n] not in ("", NONE)
+                if row[n] not in ("", NO_VALUE)
             ]
             self.paragraph("; ".join(texts), indent=below, style=DIM)
 
@@ -266,7 +266,7 @@ def _fit(columns: Mapping[int, Column], rows: Sequence[Sequence[str]], room: int
 
 REDRAWS = 5  # a second, on a terminal
 LINE_EVERY = 10.0  # seconds, without one
-BAR = 20  # columns
+BAR_WIDTH = 20  # columns
 
 
 class ProgressLine(NamedTuple):
@@ -303,7 +303,7 @@ def _redrawn(current: Callable[[], ProgressLine]) -> contextlib.AbstractContextM
         text, part = current()
         row = Table.grid(padding=(0, 1, 0, 0))
         row.add_column()
-        bar = [] if part is None else [ProgressBar(total=1.0, completed=part, width=BAR)]
+        bar = [] if part is None else [ProgressBar(total=1.0, completed=part, width=BAR_WIDTH)]
         for _ in bar:
             row.add_column()
         row.add_column(no_wrap=True, overflow="ellipsis")

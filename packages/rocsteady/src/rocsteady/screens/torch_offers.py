@@ -11,7 +11,7 @@ from rocsteady.screens.screen import Page
 from rocsteady.wording import plural
 
 COLUMN = 10
-MOST = 4  # builds in full; the others by name
+BUILDS_SHOWN = 4  # builds in full; the others by name
 
 
 def render_offers(found: TorchOffers, *, width: int, colour: bool, everything: bool = False) -> str:
@@ -19,7 +19,7 @@ def render_offers(found: TorchOffers, *, width: int, colour: bool, everything: b
     python = f", Python {found.python}" if found.python else ""
     others = f" and {', '.join(found.others)}" if found.others else ""
     page.paragraph(f"torch builds for {found.gfx}{others} on {found.system}{python}", style=BOLD)
-    most = len(found.offers) if everything else MOST
+    most = len(found.offers) if everything else BUILDS_SHOWN
     told: set[str] = set()
     for offer in found.offers[:most]:
         page.line()

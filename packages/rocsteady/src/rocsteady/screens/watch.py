@@ -32,7 +32,7 @@ from rocsteady.wording import distance, duration, moment, plural, rough_duration
 
 RANK_QUIET = 5.0  # seconds without a step, after which a rank in a phase of its own stands out
 RANKS_SHOWN = 64
-ODD = "*"  # after a rank that stands out
+ODD_RANK = "*"  # after a rank that stands out
 LOSS, HOST = "loss", "host memory"  # gauges of the journal
 READINGS_FOR = 180.0  # seconds; older ones say nothing of now
 WAITS_AFTER = 15.0  # seconds after the end of an attempt; a restart alone takes less
@@ -432,7 +432,7 @@ def _ranks(ranks: Sequence[RankView], held_up: str) -> Iterator[Detail]:
     odd = odd_ranks(ranks)
     shown = sorted(ranks, key=lambda each: (each.rank not in odd, each.rank))[:RANKS_SHOWN]
     cells = [
-        f"{each.rank}: {each.step:,} {_does(each)}{f' {ODD}' if each.rank in odd else ''}"
+        f"{each.rank}: {each.step:,} {_does(each)}{f' {ODD_RANK}' if each.rank in odd else ''}"
         for each in sorted(shown, key=lambda each: each.rank)
     ]
     if len(ranks) > len(shown):
@@ -441,7 +441,7 @@ def _ranks(ranks: Sequence[RankView], held_up: str) -> Iterator[Detail]:
     if held_up:
         yield "", held_up
     if odd:
-        yield "", f"{ODD} behind the others, or waiting in another phase"
+        yield "", f"{ODD_RANK} behind the others, or waiting in another phase"
 
 
 class ListedThread(Value, frozen=True, kw_only=True):

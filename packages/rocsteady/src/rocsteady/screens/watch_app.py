@@ -35,7 +35,7 @@ from rocsteady.run.attempt.watch_requests import STACKS, RequestKind, put_reques
 from rocsteady.run.telling.run_watcher import RunWatcher, WatchView
 from rocsteady.screens.runs import render_summary, state_of
 from rocsteady.screens.watch import (
-    ODD,
+    ODD_RANK,
     SHADES,
     braille,
     condition,
@@ -64,9 +64,9 @@ LABEL = 13  # columns
 GAP = 3  # columns between two cells
 NARROW, WIDE = 50, 150  # columns: from here on there is a bar, or the log is beside the rest
 LOW, TALL = 14, 34  # rows: from here on there are curves, or bars and an axis too
-HIGHEST = 10  # rows of a curve
+CURVE_ROWS = 10  # rows of a curve
 A_SHARE = 0.005  # of the time; less would be shown as 0 %
-NAME = 30  # columns of a run's name
+NAME_WIDTH = 30  # columns of a run's name
 SCROLLBAR = 2  # columns
 HELP = """\
 s    stacks: your own frames first; f shows all frames
@@ -144,7 +144,7 @@ class RunView(Vertical):
         state = condition(view)
         style = state.style if state.style == "bold" else f"{state.style} bold"
         self._draw("badge", f" {state.value.upper()} ", f"{style} reverse")
-        self._draw("name", _line(view.line.run.name[:NAME]), "bold")
+        self._draw("name", _line(view.line.run.name[:NAME_WIDTH]), "bold")
         part = part_done(view.line)
         self._part.display = part is not None and columns >= NARROW
         self._part.update(progress=part or 0.0)
@@ -191,7 +191,7 @@ class RunView(Vertical):
 
     def _curves(self, view: WatchView, columns: int, rows: int) -> Text:
         found = curves(view.story)
-        height = max(1, min((rows - 9) // 5, HIGHEST))
+        height = max(1, min((rows - 9) // 5, CURVE_ROWS))
         width = columns - LABEL - 1
         if not found or rows < LOW or width < LABEL:
             return Text()
@@ -234,7 +234,9 @@ class RunView(Vertical):
                 text.truncate(max(width, 1), overflow="ellipsis")
                 lines += _labelled(label, [text])
             else:
-                cells = [Text(_line(cell), "red" if cell.endswith(ODD) else "") for cell in value]
+                cells = [
+                    Text(_line(cell), "red" if cell.endswith(ODD_RANK) else "") for cell in value
+                ]
                 lines += _labelled(label, _rows(cells, width))
         return Text("\n").join(lines)
 

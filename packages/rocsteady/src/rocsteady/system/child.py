@@ -17,7 +17,7 @@ from typing import TypeAlias
 
 from rocsteady.system import keeper
 from rocsteady.system.child_end import (
-    OURS,
+    INHERIT_TERMINAL,
     Exit,
     Interrupt,
     Interrupts,
@@ -34,7 +34,7 @@ from rocsteady.system.terminal import in_group, is_orphaned, stop_ourselves, tak
 
 KEEPER_WAIT = keeper.TERMINATE_WAIT + keeper.KILL_WAIT + 1.0  # seconds
 READER_WAIT = 1.0  # seconds without a byte taken, after which a reader of ours is given up
-LOOK = 0.05  # seconds between looks at a command whose keeper is gone
+LOOK_EVERY = 0.05  # seconds between looks at a command whose keeper is gone
 LEFT_WAIT = 0.5  # seconds for helpers that end with their command
 ROUNDS = 20  # looks at a tree that grows while it is being stopped
 
@@ -51,7 +51,7 @@ class Start:
     run_id: str
     log: Path
     on_output: Callable[[bytes], None] | None = None  # gets each chunk, and is quick
-    terminal: TerminalUse = OURS
+    terminal: TerminalUse = INHERIT_TERMINAL
     log_rules: LogRules = NO_RULES
 
     def launch(self, wiring: Wiring) -> LaunchedCommand:
@@ -191,7 +191,7 @@ class Child:
             if left is not None and left <= 0:
                 return None
             if self._keeper_gone:
-                time.sleep(LOOK if left is None else min(LOOK, left))
+                time.sleep(LOOK_EVERY if left is None else min(LOOK_EVERY, left))
             else:
                 self._news.wait(left)
         return self._exit
@@ -203,7 +203,7 @@ class Child:
         """Name what the command left running, and not what is about to end by itself."""
         deadline = time.monotonic() + LEFT_WAIT
         while (members := self._family.members()) and time.monotonic() < deadline:
-            time.sleep(LOOK)
+            time.sleep(LOOK_EVERY)
         return {pid: keeper.name_of(pid) for pid in members}
 
     def pass_on(self, number: signal.Signals) -> None:
@@ -267,7 +267,7 @@ class Child:
                 break
             keeper.send(running, signal.SIGSTOP)
             stopped |= running
-            time.sleep(keeper.PAUSE)
+            time.sleep(keeper.LOOK_EVERY)
         return stopped
 
     def detach_terminal(self) -> None:

@@ -65,7 +65,7 @@ class TerminalUse(Value, frozen=True, kw_only=True):
     stderr: int | None = 2
 
 
-OURS = TerminalUse()
+INHERIT_TERMINAL = TerminalUse()
 DETACHED = TerminalUse(stdin=None, stdout=None, stderr=None)
 
 

@@ -14,7 +14,7 @@ import sys
 import time
 
 KEEPERS_TIME = 4.0  # seconds, a little more than the keeper needs
-PAUSE = 0.2
+LOOK_EVERY = 0.2
 DEAF_TO = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 
 
@@ -33,7 +33,7 @@ def main(pipe: int, name: str, supervisor: int, born: int) -> None:
         if time.monotonic() > deadline:
             end_leftovers(name, supervisor, born)
             break
-        time.sleep(PAUSE)
+        time.sleep(LOOK_EVERY)
 
 
 if __name__ == "__main__":

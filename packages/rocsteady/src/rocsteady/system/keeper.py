@@ -27,7 +27,7 @@ from typing import NamedTuple, NoReturn, Protocol
 RUN = "ROCSTEADY_RUN"  # the variable that names the run in every process of it
 TERMINATE_WAIT = 1.5  # seconds; with KILL_WAIT well below the 5 that are promised
 KILL_WAIT = 2.0
-PAUSE = 0.01  # between two looks at the tree
+LOOK_EVERY = 0.01  # between two looks at the tree
 PR_SET_CHILD_SUBREAPER = 36
 DEAF_TO = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 
@@ -140,7 +140,7 @@ def kill_all(family: ProcessSet, within: float) -> tuple[int, ...]:
             _write(f"{family.cgroup}/cgroup.kill", b"1")
         send(members, signal.SIGKILL)
         if members:
-            time.sleep(PAUSE)
+            time.sleep(LOOK_EVERY)
 
 
 def process_snapshot(pid: int) -> ProcessSnapshot | None:
@@ -315,7 +315,7 @@ def end(family: ProcessSet, *, alone: bool = False) -> None:
     send(members, signal.SIGTERM)
     deadline = time.monotonic() + TERMINATE_WAIT
     while family.members() and time.monotonic() < deadline:
-        time.sleep(PAUSE)
+        time.sleep(LOOK_EVERY)
     kill_all(family, KILL_WAIT)
 
 

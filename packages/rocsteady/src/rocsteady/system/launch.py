@@ -19,7 +19,7 @@ from rocsteady.errors import RocsteadyError
 from rocsteady.system import keeper
 
 KEEPER = (sys.executable, "-I", "-S", keeper.__file__)
-TRIES = 3  # to start a keeper; one may be killed before it can report
+KEEPER_TRIES = 3  # to start a keeper; one may be killed before it can report
 START_LIMIT = 60.0  # seconds for an interpreter to start on a machine that is very busy
 
 
@@ -39,7 +39,7 @@ def launch(  # noqa: PLR0913 - all are keyword arguments
     folder: Path,
     run_id: str,
     streams: Sequence[int],
-    tries: int = TRIES,
+    tries: int = KEEPER_TRIES,
 ) -> LaunchedCommand:
     """Start ``command`` with three ``streams``; fails with what exec said, as if done here."""
     # Become the parent of what a keeper leaves that is killed, so that its end can be known.

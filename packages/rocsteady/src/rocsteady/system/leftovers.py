@@ -147,7 +147,7 @@ def wait_for(pid: int) -> int | None:
             found, status = os.waitpid(pid, os.WNOHANG)
             if found:
                 return os.waitstatus_to_exitcode(status)
-            time.sleep(keeper.PAUSE)
+            time.sleep(keeper.LOOK_EVERY)
     except ChildProcessError:
         return None
     return None

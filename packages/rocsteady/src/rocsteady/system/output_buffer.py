@@ -20,7 +20,7 @@ PIECE = 256 * 1024  # bytes written at once
 STRIDE = 64 * 1024  # bytes in one system call, after which progress can be seen
 WRITE_RETRY = 0.2  # seconds after a failed write to a place that lasts
 GATHER = 0.004  # seconds in which small writes become one
-LINE = 4096  # bytes of a line that is not ended yet
+LINE_BYTES = 4096  # bytes of a line that is not ended yet
 MOVES = re.compile(rb"\x1b\[[0-9;?]*[A-HJ-ln-z]")  # whatever moves the cursor or clears, no colours
 
 
@@ -107,7 +107,7 @@ class OutputBuffer:
 
     def _draw(self, chunk: bytes) -> None:
         """Keep the line that is being redrawn; a progress bar begins with a carriage return."""
-        last = (self._line + chunk).rpartition(b"\n")[2][-LINE:]
+        last = (self._line + chunk).rpartition(b"\n")[2][-LINE_BYTES:]
         self._line = last
         drawn = last.rstrip(b"\r").rpartition(b"\r")[2]
         self._drawn = drawn if b"\r" in last and not MOVES.search(drawn) else b""

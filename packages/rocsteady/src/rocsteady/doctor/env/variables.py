@@ -81,7 +81,7 @@ def wrong_value(value: str | None, known: Variable) -> str:
 UNKNOWN_VARIABLE = "unknown-variable"  # the rule whose question is answered here name by name
 ROCM = "/opt/rocm/"  # a link to one that is installed
 MAX_BLOCKS = 20  # commands or services of one file that are judged apart
-MANY = 500  # variables in one file; for more, no nearest names are looked for
+MANY_VARIABLES = 500  # variables in one file; for more, no nearest names are looked for
 SIMILAR = 0.75  # how near a name must be to be worth suggesting to somebody who asked
 UNSEEN = ("PYTORCH_", "TORCH_", "TORCHDYNAMO_", "TORCHINDUCTOR_", "TRITON_", "AOTRITON_", "ROCM_")
 GOOD = (Effect.ACTS, Effect.HELPS, Effect.DEPENDS, Effect.CANCELS)  # of two, the other is wrong
@@ -288,7 +288,7 @@ def _unknown(name: str, known: Variable | None, rules: _Rules) -> VariableReason
     if is_in_a_library(name):
         text = "A ROCm library contains this name; rocsteady does not know what it does."
         return VariableReason(effect=Effect.ACTS, text=text)
-    near = nearest(name, rules.knowledge, SIMILAR) if len(rules.names) <= MANY else ""
+    near = nearest(name, rules.knowledge, SIMILAR) if len(rules.names) <= MANY_VARIABLES else ""
     meant = f" The nearest real name is {near}." if near else ""
     if name.startswith(UNSEEN):
         text = "Unknown variable; not every component that could read it was examined."

@@ -17,7 +17,7 @@ from rocsteady.doctor.machine.machine import Machine
 from rocsteady.doctor.values import KnowledgeState
 from rocsteady.wording import plural
 
-OLD = 90  # days
+OLD_AFTER = 90  # days
 # For how many days an entry is taken for true after someone compared it with the current state.
 INDEX_DAYS, VERSION_DAYS, BEHAVIOUR_DAYS = 30, 90, 365
 RULES_NAMED = 3  # rules by name
@@ -63,7 +63,7 @@ def knowledge_state(
     month = f"{released[1]}-{released[2]:0>2}" if released else ""
     age = days_since(month, today) or 0
     notes = [f"Ignored in {own_folder()}: {problem}" for problem in knowledge.ignored_own]
-    if age > OLD:
+    if age > OLD_AFTER:
         notes.append(
             f"The knowledge base is {age} days old. To update it: rocsteady doctor --knowledge"
         )

@@ -29,7 +29,7 @@ from rocsteady.system import procfs
 from rocsteady.system.atomic_file import write_whole
 from rocsteady.system.parallel import run_all
 
-WITHIN = timedelta(seconds=10)
+COLLECT_WITHIN = timedelta(seconds=10)
 MARGIN = 0.9  # of the time, for the parts; the rest is for coming back
 PART = 0.7  # of the time, for what a part waits for; the rest is for writing it down
 OWN_STACKS = timedelta(seconds=1)  # for processes that write them themselves
@@ -91,7 +91,7 @@ def collect(  # noqa: PLR0913 - what there is to know of an attempt, each by nam
     variables: Mapping[str, str] | None = None,
     waits: WaitSet | None = None,
     known: NativeStacks | None = None,
-    within: timedelta = WITHIN,
+    within: timedelta = COLLECT_WITHIN,
 ) -> Collected:
     """Write all evidence into ``folder`` and be back in time, whatever happens.
 

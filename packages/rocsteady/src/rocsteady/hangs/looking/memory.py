@@ -16,7 +16,7 @@ OF_THE_MACHINE = (
 )  # fmt: skip
 OF_A_PROCESS = ("VmHWM", "VmRSS", "RssAnon", "RssFile", "RssShmem", "VmSwap", "VmPeak")
 KIB = 1024
-FULL = 0.01  # of /dev/shm, free: less is none
+FULL_BELOW = 0.01  # of /dev/shm, free: less is none
 
 
 class GroupMemory(Value, frozen=True, kw_only=True):
@@ -60,7 +60,7 @@ def read_memory(pids: Iterable[int], root: Path = ROOT) -> MemoryUse:
 def shared_memory_is_full() -> bool:
     """Return whether nothing is left of /dev/shm."""
     total, free = _shared(ROOT)
-    return total is not None and free is not None and free < FULL * total
+    return total is not None and free is not None and free < FULL_BELOW * total
 
 
 def read_groups(pids: Iterable[int], root: Path = ROOT) -> tuple[GroupMemory, ...]:

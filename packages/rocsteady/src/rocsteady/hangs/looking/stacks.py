@@ -34,7 +34,7 @@ from rocsteady.system.bounded_call import Answer, AnswerKind, ask
 from rocsteady.system.parallel import run_all
 
 DUMP_LIMIT = 8 * 1024 * 1024  # bytes of one answer
-TRIES = 3  # without stopping it, a running process may be seen in mid-change
+DUMP_TRIES = 3  # without stopping it, a running process may be seen in mid-change
 SHORTEST_SAMPLING = timedelta(milliseconds=50)
 MAX_NATIVE = 40  # functions kept
 UNSTOPPABLE = frozenset("TtDZX")  # states of a thread in which its process is not stopped by us
@@ -46,12 +46,12 @@ NOT_AFTER_HANDLER = (
 NOT_INSTALLED = "py-spy is not installed"
 NOT_PERMITTED = "ptrace is not permitted"
 NOT_NOW = "it is stopped, traced, stuck in the kernel, or in a call that a stop would interrupt"
-LATE = "py-spy did not answer in time"
+TOO_LATE = "py-spy did not answer in time"
 
 _INSTALLED = re.compile(r"/((?:site|dist)-packages/|python3\.\d+/(?!(?:site|dist)-packages/))")
 ROOTS = (".git", "pyproject.toml", "setup.py", "setup.cfg")  # what the folder of a project has
 STACKS_LIMIT = 1024 * 1024  # bytes of one process
-PAUSE = 0.05  # seconds between snapshots; a file that stays as it is for so long is whole
+DUMP_PAUSE = 0.05  # seconds between snapshots; a file that stays as it is for so long is whole
 
 
 class ThreadStack(Value, frozen=True, kw_only=True):
@@ -111,7 +111,7 @@ def take_stacks(
     )
     taken = {pid: found for pid, found in outcomes.results.items() if isinstance(found, tuple)}
     why = {pid: found for pid, found in outcomes.results.items() if isinstance(found, str)}
-    return Stacks(threads=taken, missing=why | dict.fromkeys(outcomes.missing, LATE))
+    return Stacks(threads=taken, missing=why | dict.fromkeys(outcomes.missing, TOO_LATE))
 
 
 def find_py_spy() -> str | None:
@@ -127,7 +127,7 @@ class _PySpyTries:
     def __init__(self, program: str, pid: int, deadline: float, retrying: Collection[int]) -> None:
         self._program, self._pid, self._deadline = program, pid, deadline
         self._retrying = retrying
-        self._why = LATE
+        self._why = TOO_LATE
 
     def with_native(self) -> tuple[ThreadStack, ...] | str:
         """Return the stacks with native frames, or why there are none."""
@@ -138,7 +138,7 @@ class _PySpyTries:
 
     def plain(self) -> tuple[ThreadStack, ...] | str:
         """Return the stacks, or why there are none."""
-        for _ in range(TRIES):
+        for _ in range(DUMP_TRIES):
             found = self._try("--nonblocking")
             if found is not None:
                 return found
@@ -238,7 +238,7 @@ def _complaint(answer: Answer) -> str:
     if answer.outcome is AnswerKind.NOT_STARTED:
         return NOT_INSTALLED
     if answer.outcome is not AnswerKind.ANSWERED:
-        return LATE
+        return TOO_LATE
     text = answer.text.lower()
     if "permission denied" in text or "operation not permitted" in text or "eperm" in text:
         return NOT_PERMITTED
@@ -370,7 +370,7 @@ def ask_for_stacks(pids: Sequence[int], pages: Path, *, within: timedelta) -> st
 def _written(path: Path, start: int, deadline: float) -> str:
     seen = start
     while time.monotonic() < deadline:
-        time.sleep(PAUSE)
+        time.sleep(DUMP_PAUSE)
         now = _size(path)
         if now == seen > start:
             break

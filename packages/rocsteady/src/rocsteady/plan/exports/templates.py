@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import jinja2
 
-WIDTH = 96  # columns of a comment
+COMMENT_WIDTH = 96  # columns of a comment
 _BLOCK = re.compile(r"[!-~][\t -~]*(\n[\t -~]*)+")  # text that YAML can show as it stands
 
 
@@ -91,7 +91,7 @@ def comment(text: str) -> str:
     """Write each line as a comment of shell, YAML or Dockerfile; what is indented is not folded."""
     folded: list[str] = []
     for line in map(plain, _lines(text)):
-        wrapped = textwrap.wrap(line, WIDTH, break_long_words=False, break_on_hyphens=False)
+        wrapped = textwrap.wrap(line, COMMENT_WIDTH, break_long_words=False, break_on_hyphens=False)
         folded += [line] if line.startswith(" ") else wrapped
     return "".join(f"# {line}\n" for line in folded)
 

@@ -18,7 +18,7 @@ from pathlib import Path
 
 FOLDER = "rocsteady-wheels"  # below the project
 PACKAGES = ("rocsteady", "rocsteady-train", "rocsteady-knowledge")
-KEPT = ("METADATA", "entry_points.txt")  # of what an installer was told
+METADATA_KEPT = ("METADATA", "entry_points.txt")  # of what an installer was told
 PLACE = re.compile(r"(?m)(?<=[a-z]) @ file:.*$")  # where a checkout has it: it is elsewhere there
 WHEEL = "Wheel-Version: 1.0\nGenerator: rocsteady\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
 
@@ -32,7 +32,7 @@ def _wheel(name: str) -> tuple[str, bytes]:
     installed = distribution(name)
     stem = f"{name.replace('-', '_')}-{installed.version}"
     files = dict(_files(name.replace("-", "_")))
-    for kept in KEPT:
+    for kept in METADATA_KEPT:
         if text := installed.read_text(kept):
             files[f"{stem}.dist-info/{kept}"] = PLACE.sub("", text).encode()
     files[f"{stem}.dist-info/WHEEL"] = WHEEL.encode()

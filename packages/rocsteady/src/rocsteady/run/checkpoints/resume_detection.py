@@ -67,7 +67,10 @@ OPTIMIZER_LOADS = frozenset(
 KEYWORDS = {"resume_from_checkpoint": "train", "ckpt_path": "fit", "resume": "train"}
 SAVES = {"save": 1, "save_state": 0, "save_checkpoint": 0, "save_file": 1}  # and where the path is
 FOLDERS = ("makedirs", "mkdir")
-OURS = ("Loop", "Checkpointer")  # of rocsteady_train: they report where they save, and resume
+LIBRARY_CLASSES = (
+    "Loop",
+    "Checkpointer",
+)  # of rocsteady_train: they report where they save, and resume
 
 
 class ResumeSign(Enum):
@@ -138,7 +141,7 @@ def detect_resume(command: Sequence[str], folder: Path) -> ResumeMethod:
     if not program.nodes:
         return _unknown()
     method = _Detection(program, command).method()
-    ours = [call for call in program.calls if _last(call.func) in OURS]
+    ours = [call for call in program.calls if _last(call.func) in LIBRARY_CLASSES]
     if method.how is ResumeSign.UNKNOWN and ours and "rocsteady_train" in program.text:
         return replace(method, reports=program.where(ours[0]))
     library = library_of(program.text)
