@@ -115,7 +115,7 @@ def _print_attempt(
 
 
 def _skip_hole(log: io.FileIO) -> int:
-    """Go past what was never written; return its bytes. Of 1 TB of zeros nobody reads any."""
+    """Skip a hole in a file and return its bytes: nobody reads 1 TB of zeros."""
     at, size = log.tell(), os.fstat(log.fileno()).st_size
     if _SEEK_DATA is None or size - at < LEAST_HOLE:
         return 0
@@ -130,7 +130,7 @@ def _skip_hole(log: io.FileIO) -> int:
 
 
 def _seek_last(log: io.FileIO, lines: int) -> None:
-    """Go to where the last so many lines begin; not further back than a long log."""
+    """Seek to the start of the last lines, no further back than a long log."""
     at, found = log.seek(0, os.SEEK_END), -1  # the end of the last line begins none
     least = max(0, at - LOOKED_BACK)
     while at > least:

@@ -224,7 +224,7 @@ def _ended_properly(memory: Memory, journal: Journal) -> Iterator[None]:
 
 @contextmanager
 def _scratch(state: Path, journal: Journal) -> Iterator[Path]:
-    """Give a folder for what probes write; those of processes that were killed are removed."""
+    """Yield a folder for what probes write, and remove those of killed processes."""
     short = len(os.fsencode(state)) <= LONGEST_STATE_PATH - len(PREFIX)
     parent = state if short else Path(tempfile.gettempdir())
     for left in parent.glob(f"{PREFIX}*"):

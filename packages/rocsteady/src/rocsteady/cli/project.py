@@ -80,7 +80,7 @@ def running(line: RunLine) -> tuple[bool, float]:
 
 @contextmanager
 def open_journals() -> Iterator[tuple[Journal, ...]]:
-    """Give every journal that has runs of this project. Nothing is made for it."""
+    """Yield every journal that has runs of this project, without creating one."""
     with ExitStack() as stack:
         journals = []
         for place in existing_places(find_project(Path.cwd())):
@@ -91,7 +91,7 @@ def open_journals() -> Iterator[tuple[Journal, ...]]:
 
 @contextmanager
 def open_journal(name: str | None = None, first: Rank = newest) -> Iterator[Journal | None]:
-    """Give the journal with the run of that name, or with the ``first`` of all runs; or None."""
+    """Yield the journal with the run of that name, or with the ``first`` of all runs; or None."""
     with open_journals() as journals:
         yield journal_of(name, journals, first)
 

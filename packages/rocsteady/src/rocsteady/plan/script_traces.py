@@ -281,7 +281,7 @@ def _is_checkpoint(folder: PurePosixPath) -> bool:
 
 
 def _pattern(path: PurePosixPath, project: Path) -> str:
-    """Let numbers be any number, but for those in folders that were there before."""
+    """Replace numbers by patterns, except in folders that were there before."""
     words, there = [], project
     for word in path.parts:
         there = there / word

@@ -114,7 +114,7 @@ def recover(journal: Journal, memory: Memory, software: str) -> tuple[Observatio
 
 
 def release_probe(journal: Journal) -> None:
-    """Give the probe that somebody interrupted its outcome: it did no harm."""
+    """Record that a probe was interrupted: it did no harm."""
     for entry in journal.unfinished():
         if entry.intent.kind is IntentKind.PROBE and entry.intent.process == journal.here.process:
             journal.settle(entry.intent, "interrupted")

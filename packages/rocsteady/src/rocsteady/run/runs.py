@@ -175,7 +175,7 @@ def _load_knowledge() -> None:
 
 
 def _free_name(wanted: str, journal: Journal) -> str:
-    """Give each run of a job file that names them a number, from the second on."""
+    """Return the name that a job file gives its runs, with a number from the second on."""
     taken = {line.run.name for line in journal.runs()}
     number = 2
     name = wanted

@@ -454,7 +454,7 @@ class WatchApp(App[int]):
         self.exit(INTERRUPTED)
 
     def action_suspend_view(self) -> None:
-        """Give the terminal back until we are continued, if a shell would do that."""
+        """Suspend the app, unless no shell could continue it."""
         if not is_orphaned():
             self.action_suspend_process()
 

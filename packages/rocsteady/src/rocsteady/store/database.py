@@ -213,7 +213,7 @@ def set_aside(path: Path, why: str = "broken") -> Path:
 
 
 def _make_private(path: Path) -> None:
-    """Let nobody else read a database: commands and variables may hold secrets.
+    """Make a database readable only by its owner: commands and variables may hold secrets.
 
     One that is there is never opened for it: closing it would end locks that SQLite has on it.
     """

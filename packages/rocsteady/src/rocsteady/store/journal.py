@@ -227,7 +227,7 @@ class Journal:
         return IntentHandle(number, self._end_intent)
 
     def settle(self, intent: Intent, outcome: str, fate: Fate | None = None) -> None:
-        """Give an unfinished intent of the past its outcome, once a person was told."""
+        """Record the outcome of an unfinished intent of the past, once a person was told."""
         self._end_intent(intent.id, outcome, fate)
 
     def unfinished(self) -> tuple[Unfinished, ...]:
@@ -303,7 +303,7 @@ class Journal:
 
     @contextlib.contextmanager
     def _reader(self) -> Iterator[sqlite3.Connection | None]:
-        """Give a connection to read with; None if nothing was ever written."""
+        """Yield a connection to read with; None if nothing was ever written."""
         if not os.path.lexists(self.place.database):
             yield None
             return

@@ -89,7 +89,7 @@ def ask(  # noqa: PLR0913 - a question, and how it may be asked, each by name
 
 @contextlib.contextmanager
 def _standard_input(content: bytes) -> Iterator[int]:
-    """Give a file without a name, so that nobody waits for its reader; or none."""
+    """Yield a file without a name, so that nobody waits for its reader; or none."""
     if not content:
         yield subprocess.DEVNULL
         return

@@ -271,7 +271,7 @@ class Child:
         return stopped
 
     def detach_terminal(self) -> None:
-        """Go on without our terminal, which is gone; the log goes on."""
+        """Continue without our terminal, which is gone; the log is still written."""
         self._pump.forget_terminal()
         for source in self._wiring.sources.values():
             if source.pty and source.output_buffer is not None:
@@ -341,7 +341,7 @@ class Child:
             os.killpg(self._front(), number)
 
     def _front(self) -> int:
-        """Give the process group that a terminal would signal."""
+        """Return the process group that a terminal would signal."""
         for source in self._wiring.sources.values():
             if source.pty:
                 with contextlib.suppress(OSError):

@@ -105,7 +105,7 @@ def _order(command: Sequence[str], folder: Path, environment: Mapping[str, str])
 
 
 def _handed_to_us() -> list[int]:
-    """Give descriptors that our starter meant for the command, as ``<(...)`` in a shell does."""
+    """Return the descriptors meant for the command, such as those of ``<(...)`` in a shell."""
     found = []
     for entry in Path("/proc/self/fd").iterdir():
         with contextlib.suppress(OSError):  # the one that listed them

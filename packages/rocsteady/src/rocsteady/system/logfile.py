@@ -137,13 +137,13 @@ class Lines:
         self._drawn = 0.0  # when a redraw was last kept
 
     def feed(self, chunk: bytes, stamp: bytes, now: float) -> bytes:
-        """Give what the log gets for a chunk."""
+        """Return what the log gets for a chunk."""
         if b"\r" in chunk or self._return or self._held is not None:
             return self._feed_redraws(chunk, stamp, now)
         return self._feed_lines(chunk, stamp)
 
     def tick(self, stamp: bytes, now: float) -> bytes:
-        """Give a redraw that was held back long enough."""
+        """Return a redraw that was held back long enough."""
         if self._held is None or now - self._drawn < THIN:
             return b""
         return self._keep_held(stamp, now)

@@ -59,7 +59,7 @@ class Wiring:
     _nothing: int | None = None  # the child's stdin, if it has none
 
     def close_given(self) -> None:
-        """Let go of the child's ends, once it has them."""
+        """Close our copies of the child's ends, once it has them."""
         opened = [source.given for source in self.sources.values()]
         if self._nothing is not None:
             opened.append(self._nothing)

@@ -87,7 +87,7 @@ def open_pty(like: int) -> tuple[int, int]:
 
 
 def copy_modes(like: int, master: int) -> None:
-    """Give a pty the modes and size of a terminal, but no output processing."""
+    """Set the modes and size of a terminal on a pty, but no output processing."""
     modes = termios.tcgetattr(like)
     modes[OUTPUT] &= ~termios.OPOST
     termios.tcsetattr(master, termios.TCSANOW, modes)
@@ -95,7 +95,7 @@ def copy_modes(like: int, master: int) -> None:
 
 
 def copy_size(like: int, master: int) -> None:
-    """Give a pty the size of a terminal; the kernel tells the child if that is a change."""
+    """Set the size of a terminal on a pty; the kernel tells the child if that is a change."""
     with contextlib.suppress(OSError):
         size = fcntl.ioctl(like, termios.TIOCGWINSZ, b"\0" * 8)
         if fcntl.ioctl(master, termios.TIOCGWINSZ, b"\0" * 8) != size and any(
@@ -105,7 +105,7 @@ def copy_size(like: int, master: int) -> None:
 
 
 def special_keys(master: int) -> tuple[bytes, bytes]:
-    """Give the keys that interrupt and suspend on this pty now; empty if they are plain bytes."""
+    """Return the keys that interrupt and suspend on this pty now; empty if they are plain bytes."""
     try:
         modes = termios.tcgetattr(master)
     except termios.error:

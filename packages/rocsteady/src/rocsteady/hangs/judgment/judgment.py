@@ -203,7 +203,7 @@ def is_read(pulse: Pulse) -> bool:
 
 
 def interrupted(pulse: Pulse, at: float) -> Pulse:
-    """Go on after a ^C that the script was sent: if it catches it, its wait may have ended by it.
+    """Start over after a ^C that the script was sent: if it catches it, that may end its wait.
 
     From then on a person is known to wake it by signals, as far as the proof is concerned.
     """
@@ -211,7 +211,7 @@ def interrupted(pulse: Pulse, at: float) -> Pulse:
 
 
 def occupied(pulse: Pulse, at: float) -> Pulse:
-    """Go on after a time in which we ourselves were busy: that is no gap."""
+    """Leave out a time in which rocsteady itself was busy: that is no gap."""
     return msgspec.structs.replace(pulse, at=at)
 
 
@@ -263,7 +263,7 @@ def _blame(pulse: Pulse) -> Blame | None:
 
 
 def _sets(sets: tuple[WaitSet, ...], found: WaitSet) -> tuple[WaitSet, ...]:
-    """Go on with a row of snapshots that found the same closed set, or begin another.
+    """Continue a row of snapshots that found the same closed set, or begin another.
 
     One that could not be read, as on a busy machine, neither confirms nor refutes the others.
     """

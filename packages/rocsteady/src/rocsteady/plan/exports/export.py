@@ -50,7 +50,7 @@ class Export(Value, frozen=True, kw_only=True):
 
 
 def slug(name: str) -> str:
-    """Give a name that each of these systems takes."""
+    """Return a name that each of these systems takes."""
     words = re.findall(r"[a-z0-9]+", name.lower())
     return "-".join(words)[:LONGEST_NAME].strip("-") or "training"
 

@@ -58,7 +58,7 @@ class Injection(Value, frozen=True, kw_only=True):
     def environment(
         self, existing: Mapping[str, str], *, run_id: str, supervisor: int
     ) -> dict[str, str]:
-        """Give the variables to add for the training process."""
+        """Return the variables to add for the training process."""
         theirs = existing.get("PYTHONPATH")  # an empty entry would mean the working folder
         return {
             "PYTHONPATH": os.pathsep.join([str(self.site), theirs] if theirs else [str(self.site)]),
@@ -291,7 +291,7 @@ class HeartbeatCheck:
 
 
 def option_against_hooks(command: Sequence[str]) -> str:
-    """Give the option of this Python by which it would not run our part; "" if there is none."""
+    """Return the option of this Python that prevents injection; "" if there is none."""
     words = iter(command)
     if not PYTHON_NAME.fullmatch(Path(next(words, "")).name):
         return ""
@@ -322,7 +322,7 @@ _SAVE_OFFSET = wire.W_SAVE * _SAVE_WORD.size
 
 
 def ask_to_save(pages: Path) -> None:
-    """Let the word grow by which a process that trains knows that a save is wanted.
+    """Increase the count by which a training process knows that a save is wanted.
 
     Before its first step there is nothing to save. Several ranks agree among themselves on when.
     """

@@ -27,7 +27,7 @@ class ProgressCounts:
         self._counts: dict[str, int] = {}
 
     def passes(self, step: int | None, counts: Mapping[str, int]) -> bool:
-        """Take up how far an attempt came; tell whether that is further than all before it.
+        """Note how far an attempt came; return whether that is further than all before it.
 
         ``step`` is None where nothing confirms it: then one of the other counts must be higher.
         What is saved that was not before is further in any case: it is not made again. So is an

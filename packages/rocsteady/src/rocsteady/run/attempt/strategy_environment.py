@@ -24,7 +24,7 @@ NO_COMPILE = "TORCHDYNAMO_DISABLE"
 def environment(
     strategy: Strategy, existing: Mapping[str, str]
 ) -> tuple[dict[str, str], tuple[str, ...]]:
-    """Give the variables to set, and those to unset."""
+    """Return the variables to set, and those to unset."""
     variables = {name: value for name, value in strategy.variables.items() if value is not None}
     unset = [name for name, value in strategy.variables.items() if value is None]
     left = {name: value for name, value in existing.items() if name not in unset} | variables

@@ -137,7 +137,7 @@ class Checkpoints:
         keep(SavedMethod(method=self.method), self._records)
 
     def continue_from(self, since: float) -> None:
-        """Let a new run go on from what an earlier one has written since then."""
+        """Continue from what an earlier run has written since then."""
         self._since = since
         if self.job.resume is None:  # of the earlier run's named ones none is moved: it may go on
             self.take_stock()
@@ -217,7 +217,7 @@ class Checkpoints:
         return tuple(sorted(found, key=lambda each: each.written, reverse=True))
 
     def saved_in(self, saved: SavedFiles) -> None:
-        """Take up where the script saved, if that is outside of the run's folder."""
+        """Note where the script saved, if that is outside of the run's folder."""
         inside = [folder.resolve() for folder in (self.folder, *self._seen_as)]
         places = (holder(Path(place)) for place in saved.folders)
         new = [place for place in places if not any(map(place.is_relative_to, inside))]
@@ -283,14 +283,14 @@ class Checkpoints:
         save_origin(self._origin, self._records)
 
     def resumes_by_itself(self, job: Job) -> None:
-        """Take up that the script resumes by itself, from what it has found already."""
+        """Note that the script resumes by itself, from what it has found already."""
         self.method = ResumeMethod(how=ResumeSign.UNKNOWN)  # it is not needed any more
         self.job = job
         self._origin = Origin(before=find_checkpoints(job.resume, self.folder))
         save_origin(self._origin, self._records)
 
     def ended(self, end: AttemptEnd) -> None:
-        """Take up whether an attempt wrote a checkpoint."""
+        """Note whether an attempt wrote a checkpoint."""
         self._wrote = self._wrote or end.wrote_checkpoint
         self._observed = self._observed or self.led_on(end) or _saved_over(end.read)
         self._attempts += 1

@@ -127,7 +127,7 @@ class ResumeTrial:
         return written >= self._since - CLOCK_GRAIN and not own
 
     def prove(self) -> None:
-        """Take up that the way works; the copies are not needed any more."""
+        """Note that the method works, and remove the copies."""
         self.proven = True
         saved = kept(SavedMethod, self._records)
         if saved is not None:

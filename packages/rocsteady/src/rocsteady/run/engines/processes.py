@@ -27,7 +27,7 @@ class AttemptProcesses(Protocol):
         """Wait for the end, at most so many seconds."""
 
     def tree(self) -> tuple[int, ...]:
-        """Give every living process."""
+        """Return every living process."""
 
     def stop(
         self,
@@ -58,7 +58,7 @@ class AttemptProcesses(Protocol):
         """Return whether the command itself is stopped by a signal."""
 
     def detach_terminal(self) -> None:
-        """Go on without our terminal."""
+        """Continue without our terminal."""
 
     def tell(self, line: str) -> None:
         """Show one line of our own on stderr."""

@@ -133,7 +133,7 @@ def is_plain(command: Sequence[str]) -> bool:
 
 @contextlib.contextmanager
 def keeping_standby(run: str, services: Services) -> Iterator[Services]:
-    """Give services that restart from a standby where it pays and the script cannot tell."""
+    """Yield services that restart from a standby where it pays and the script cannot tell."""
     is_trial = not services.learns  # a trial or a drill is to be as the first attempts of a run
     if services.engine is not start_command or is_trial or sys.platform != "linux":
         yield services
@@ -255,7 +255,7 @@ class Standby:
         return _Waiting(process=process, injection=injection, start=start, imports=imports)
 
     def _take(self, start: Start) -> AttemptProcesses | None:
-        """Let the standby become the attempt; None, and it is ended, if anything differs."""
+        """Turn the standby into the attempt; if anything differs, end it and return None."""
         waiting, self._waiting = self._waiting, None
         if waiting is None:
             return None

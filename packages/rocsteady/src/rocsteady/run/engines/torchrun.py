@@ -193,7 +193,7 @@ class RankGroup:
         return self._exit
 
     def tree(self) -> tuple[int, ...]:
-        """Give every living process of the ranks."""
+        """Return every living process of the ranks."""
         return tuple(self._family.members())
 
     def stop(
@@ -225,7 +225,7 @@ class RankGroup:
         )
 
     def close(self) -> None:
-        """Let go of the ranks; the agent ends them."""
+        """Release the ranks; the agent ends them."""
         for descriptor in self._ranks.values():
             os.close(descriptor)
         self._ranks.clear()

@@ -95,7 +95,7 @@ class Announcer:
         self.say(f"internal error; {effect}: {type(error).__name__}: {error}")
 
     def flush(self) -> None:
-        """Let what was said come before what others will write, if its reader lets it."""
+        """Write what was said before others write, if its reader takes it."""
         if self._output_buffer is not None:
             self._output_buffer.flush(READER_WAIT)
 

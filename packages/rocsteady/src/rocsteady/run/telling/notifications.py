@@ -155,7 +155,7 @@ class Notifier:
         self._waiting.put((notice, report))
 
     def close(self, within: timedelta = WITHIN) -> None:
-        """Let what is waiting be sent, for no longer than promised."""
+        """Send what is waiting, for no longer than promised."""
         if self._thread is not None:
             self._waiting.put(None)
             self._thread.join(within.total_seconds())
