@@ -23,7 +23,7 @@ from rocsteady.model import (
     RunState,
     Strategy,
 )
-from rocsteady.store.database import LATEST
+from rocsteady.store.database import LATEST_TIME
 from rocsteady.store.journal import Journal
 from rocsteady.store.location import Place, find_place
 from rocsteady.store.machine_history import Memory
@@ -83,7 +83,7 @@ def test_times_that_cannot_be_are_read_as_times_that_can(place: Place, value: fl
     with closing(Journal(place)) as journal:
         story = journal.story("calm-otter")
 
-    expected = LATEST if value > 0 else 0.0
+    expected = LATEST_TIME if value > 0 else 0.0
     assert (story.run.started, story.run.ended) == (expected, expected)
     assert story.incidents[0].at == expected
     assert story.progress[0].start == expected

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from rocsteady_train import Checkpointer, CheckpointError
 from rocsteady_train.checkpoints.folder import name_of
-from rocsteady_train.checkpoints.folder_changes import SPARE
+from rocsteady_train.checkpoints.folder_changes import FREE_SHARE
 
 said: list[str] = []
 
@@ -43,7 +43,7 @@ def oldest_makes_way(folder: Path) -> None:
         checkpointer.save(step, state(step), wait=True)
         assert checkpointer.newest == step
         if step == 2:
-            spare = int(shutil.disk_usage(folder).total * SPARE)
+            spare = int(shutil.disk_usage(folder).total * FREE_SHARE)
             with (folder / "filler").open("wb") as stream:
                 stream.write(bytes(shutil.disk_usage(folder).free - spare - 1_000_000))
     there = sorted(path.name for path in folder.glob("step-*"))

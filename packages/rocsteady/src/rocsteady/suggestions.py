@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-MOST = 3  # names that merely contain what was typed
+MOST_NAMES = 3  # names that merely contain what was typed
 
 
 def no_such(thing: str, name: str, known: Iterable[str], otherwise: str = "") -> str:
@@ -13,6 +13,6 @@ def no_such(thing: str, name: str, known: Iterable[str], otherwise: str = "") ->
 
     names = list(known)
     near = difflib.get_close_matches(name, names, n=1)
-    near = near or [each for each in names if name and name in each][:MOST]
+    near = near or [each for each in names if name and name in each][:MOST_NAMES]
     hint = f"Did you mean {' or '.join(map(repr, near))}?" if near else otherwise
     return f"no {thing} named {name!r}. {hint}".rstrip()

@@ -14,7 +14,7 @@ from rocsteady.model import Forecast, RunOutcome
 MINUTE, HOUR, DAY, YEAR = 60, 3600, 86400, 31557600  # seconds
 CENT = 0.01  # of a dollar
 TEN = 9.995  # dollars; from here on cents say little
-SHORT = 10  # seconds; below it, a tenth matters
+SHORT_DURATION = 10  # seconds; below it, a tenth matters
 UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 
 
@@ -24,7 +24,7 @@ def duration(seconds: float) -> str:
         return "an unknown time"
     if 0 < seconds < 0.1:  # noqa: PLR2004 - a tenth of a second would say nothing
         return f"{seconds * 1000:.0f} ms"
-    if round(seconds, 1) < SHORT:
+    if round(seconds, 1) < SHORT_DURATION:
         return f"{seconds:.1f} s"
     if seconds >= 100 * DAY:
         return rough_duration(seconds)
@@ -89,10 +89,10 @@ def plural(number: int, thing: str, things: str = "") -> str:
 
 DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
-NEAR = 180 * DAY  # from now; a day so near needs no year
+NO_YEAR_WITHIN = 180 * DAY  # from now; a day so near needs no year
 ENDLESS = 99 * YEAR  # from now; nobody waits for it
 NO_MOMENT = "never"
-VAGUE = 45 * DAY  # from here on only the month is named
+MONTH_ONLY_FROM = 45 * DAY  # from here on only the month is named
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -125,7 +125,7 @@ def full_moment(at: float, *, now: float, zone: tzinfo | None = None, spread: fl
     if not at - now < ENDLESS:
         return NO_MOMENT
     local = _local(at, zone)
-    if spread >= VAGUE:
+    if spread >= MONTH_ONLY_FROM:
         return f"{MONTHS[local.month - 1]} {local.year}"
     day = f"{DAYS[local.weekday()]} {local.day} {MONTHS[local.month - 1]} {local.year}"
     if spread >= DAY / 2:
@@ -144,7 +144,7 @@ def moment_within(at: float, *, spread: float, now: float, zone: tzinfo | None =
         return f"in {rough_duration(ahead)}"
     local = _local(at, zone)
     coarse = max(spread, ahead / 50)
-    if coarse >= VAGUE:
+    if coarse >= MONTH_ONLY_FROM:
         return f"{MONTHS[local.month - 1]} {local.year}"
     if coarse >= DAY / 2:
         return _day(local, ahead)
@@ -153,7 +153,7 @@ def moment_within(at: float, *, spread: float, now: float, zone: tzinfo | None =
 
 
 def _day(local: datetime, ahead: float) -> str:
-    year = f" {local.year}" if abs(ahead) > NEAR else ""
+    year = f" {local.year}" if abs(ahead) > NO_YEAR_WITHIN else ""
     return f"{local.day} {MONTHS[local.month - 1]}{year}"
 
 

@@ -14,10 +14,10 @@ from rocsteady.doctor.knowledge.failures import Signature, Where
 from rocsteady.failures.symptoms import Symptoms, signal_name
 from rocsteady.model import Certainty, FailureKind, Role
 
-PLENTY = 1 << 30  # bytes of free disk at which a failed write was not for lack of room
+PLENTY_OF_DISK = 1 << 30  # bytes of free disk at which a failed write was not for lack of room
 EXIT_CODES = 2**32  # Windows gives codes below this, Python may show them as negative
 SHARE_FREE = 0.25  # of the device, from which on it is not full
-SPARE = 1 << 30  # bytes free beyond what was asked for, from which on it is not full either
+SPARE_BYTES = 1 << 30  # bytes free beyond what was asked for, from which on it is not full either
 SHARE_HELD = 0.10  # of the device, held by PyTorch and not in use, from which on it is in pieces
 
 _UNITS = {"bytes": 1, "B": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40}
@@ -56,7 +56,7 @@ def kind_by_numbers(kind: str, text: str, symptoms: Symptoms) -> str:
             return FailureKind.GPU_TAKEN
         return kind_of_oom(text)
     guessed = not re.search(r"(?i)no space|quota|disk is full|os error 28|\[Errno 28\]", text)
-    if kind == FailureKind.DISK_FULL and guessed and (symptoms.disk_free or 0) > PLENTY:
+    if kind == FailureKind.DISK_FULL and guessed and (symptoms.disk_free or 0) > PLENTY_OF_DISK:
         return FailureKind.STORAGE_UNAVAILABLE
     return kind
 
@@ -107,7 +107,7 @@ def kind_of_oom(message: str) -> str:
     if asked is None or not capacity:
         return FailureKind.OOM_DEVICE
     free = free or 0
-    if free > asked and (free >= SHARE_FREE * capacity or free >= 1.25 * asked + SPARE):
+    if free > asked and (free >= SHARE_FREE * capacity or free >= 1.25 * asked + SPARE_BYTES):
         return FailureKind.OOM_WHILE_FREE
     held = _size(_HELD, message)
     if held is None:

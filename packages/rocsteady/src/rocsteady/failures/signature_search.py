@@ -14,7 +14,7 @@ from rocsteady.doctor.knowledge.failures import Signature, Where, words_of
 from rocsteady.failures.tracebacks import unlabelled
 
 PIECE = 1 << 20  # characters whose words are taken at once
-AROUND = 1000  # characters of a line before and after a literal
+CONTEXT_LENGTH = 1000  # characters of a line before and after a literal
 SAMPLE = 4000  # characters at the end by which a prefix is found
 PREFIX_SHARE = 0.9  # of the lines have it
 MAX_HITS = (
@@ -51,7 +51,9 @@ def cleaned(text: str) -> str:
     if "\r" in text:
         text = text.replace("\r\n", "\n").replace("\r", "\n")
     text = _BROKEN.sub(r"\1 ", _uncoloured(text))
-    last = [line for line in text[-SAMPLE:].split("\n")[1:] if line.strip()] or [text[:AROUND]]
+    last = [line for line in text[-SAMPLE:].split("\n")[1:] if line.strip()] or [
+        text[:CONTEXT_LENGTH]
+    ]
     for prefix in _PREFIXES:
         if sum(prefix.match(line) is not None for line in last) >= PREFIX_SHARE * len(last):
             return prefix.sub("", text)
@@ -92,7 +94,7 @@ class Scanner:
         """Return the words that matter; those at the seam of two pieces are seen in both."""
         present: set[bytes] = set()
         for start in range(0, len(text), PIECE):
-            present |= self._known & words_of(text[max(0, start - AROUND) : start + PIECE])
+            present |= self._known & words_of(text[max(0, start - CONTEXT_LENGTH) : start + PIECE])
         return frozenset(present)
 
 
@@ -100,12 +102,12 @@ def _hits(
     text: str, signature: Signature, pattern: re.Pattern[str], literal: str, seen: set[int]
 ) -> Iterator[Hit]:
     for at in _places(text, literal):
-        start = text.rfind("\n", max(0, at - AROUND), at) + 1 or max(0, at - AROUND)
+        start = text.rfind("\n", max(0, at - CONTEXT_LENGTH), at) + 1 or max(0, at - CONTEXT_LENGTH)
         if start in seen:
             continue
         seen.add(start)
-        end = text.find("\n", at, at + AROUND)
-        line = text[start : end if end >= 0 else at + AROUND]
+        end = text.find("\n", at, at + CONTEXT_LENGTH)
+        line = text[start : end if end >= 0 else at + CONTEXT_LENGTH]
         found = pattern.search(unlabelled(line)[1])
         if found:
             yield Hit(start, signature, line, found)

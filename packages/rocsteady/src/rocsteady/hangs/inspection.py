@@ -31,7 +31,7 @@ from rocsteady.system import procfs
 
 SNAPSHOTS, SNAPSHOT_EVERY = 3, 0.7  # snapshots, and seconds between them
 A_SNAPSHOT = timedelta(seconds=4)  # at most
-LOOKS = 6  # more, at a thread that computes, before it is stopped
+MORE_SNAPSHOTS = 6  # more, at a thread that computes, before it is stopped
 LONGEST_POLL = 7.0  # seconds: torch's own loops ask again every 5
 
 
@@ -125,7 +125,7 @@ def _worth_stopping(
     without stopping it, as the stop takes a second with a library of torch's size.
     """
     wanted = worth_stopping(pulse, seen, waits)
-    for _ in range(LOOKS):
+    for _ in range(MORE_SNAPSHOTS):
         if not _computes(seen, wanted):
             break
         pulse = replace(pulse, before=seen)

@@ -78,7 +78,7 @@ _LOSS = re.compile(
     r"([-+]?[0-9]{1,20}(?:\.[0-9]{0,20})?(?:e[-+]?[0-9]{1,3})?)(?![0-9a-z_]|/[0-9])"
 )
 _OTHERS = re.compile(r"(?:val|valid|validation|test|eval|dev|best|min|old|prev)[ _./-]?$")
-BEFORE = 12  # characters before the word that may say whose loss it is
+LENGTH_BEFORE = 12  # characters before the word that may say whose loss it is
 LINE_LENGTH = 400  # characters of a line that are looked at
 
 
@@ -393,6 +393,6 @@ def printed_loss(line: str) -> float | None:
     if "loss" not in text:
         return None
     for found in _LOSS.finditer(text):
-        if not _OTHERS.search(text[max(0, found.start() - BEFORE) : found.start()]):
+        if not _OTHERS.search(text[max(0, found.start() - LENGTH_BEFORE) : found.start()]):
             return float(found[1])
     return None

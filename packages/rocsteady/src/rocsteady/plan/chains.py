@@ -16,7 +16,7 @@ from itertools import permutations
 from typing import NamedTuple
 
 from rocsteady.plan.pace import NEVER_ENDS
-from rocsteady.plan.ranking import GETS_THERE, SURE, is_rented, too_dear
+from rocsteady.plan.ranking import GETS_THERE, SURE_CHANCE, is_rented, too_dear
 from rocsteady.plan.values import Basis, Chain, ChainLink, Finish, Option
 from rocsteady.run.options import StopRule
 
@@ -141,7 +141,7 @@ def _evaluated(
 def _time_limit(after: Sequence[ChainEnd], due: float | None, *, resumes: bool) -> float:
     """Return for how long a link may be tried without putting what follows it at risk."""
     limit = min(LONGEST_TRY, TRY_SHARE * _middle(after), math.inf if resumes else UNSAVED_TRY)
-    slack = due - _at(after, SURE) if due is not None else 0.0
+    slack = due - _at(after, SURE_CHANCE) if due is not None else 0.0
     return min(limit, slack / 2) if slack > 0 else limit
 
 

@@ -133,7 +133,7 @@ def _is_for_a_person(kind: str) -> bool:
     return known is not None and known.fix is not None
 
 
-LATEST = 20  # runs that are looked at
+LATEST_RUNS = 20  # runs that are looked at
 
 
 def circumstances(
@@ -318,7 +318,7 @@ def _lines(job: Job, journal: Journal) -> list[RunLine]:
     except JournalError:
         return []
     own = [line for line in lines if line.run.command == job.command]
-    return sorted(own, key=lambda line: -line.run.started)[:LATEST]
+    return sorted(own, key=lambda line: -line.run.started)[:LATEST_RUNS]
 
 
 def _stories(job: Job, journal: Journal) -> tuple[RunRecord, ...]:

@@ -20,7 +20,7 @@ from rocsteady.run.job.values import CHECKPOINT, Resume, Total
 from rocsteady.wording import duration, plural, size
 
 NEAR_STEPS = 0.25  # a counter that grows by so much more or less than the steps still counts steps
-FINE = 8  # values of a counter in a short run, with which it can stand in for steps
+FINE_VALUES = 8  # values of a counter in a short run, with which it can stand in for steps
 PRINTED_LATE = 1.5  # seconds by which a printed line may come later than its step
 NOT_SEEN = "The total amount of work is unknown, so there is no forecast."
 IF_ONE_EACH = "if each batch is one optimizer step"
@@ -80,7 +80,7 @@ def _by_counter(counter: LogCounter, result: TrialResult) -> Work:
     shown = f"{counter.word} {counter.n}/{counter.total}".strip()
     if counter.total is not None and _one_each(counter, result):
         return Work(total=Total(steps=counter.total), why=f"The script printed {shown}.", sure=True)
-    if counter.each and counter.total and counter.values < FINE:
+    if counter.each and counter.total and counter.values < FINE_VALUES:
         why = (
             f"The script printed {shown}, with about {counter.each:,.0f} steps from one to the"
             " next."

@@ -125,7 +125,9 @@ def _student(free: float) -> float:
     return z + first / free + second / free**2 + third / free**3
 
 
-PRIOR = 7 * 86_400.0  # seconds between failures, as long as nothing was seen; our own guess
+PRIOR_INTERVAL = (
+    7 * 86_400.0
+)  # seconds between failures, as long as nothing was seen; our own guess
 WEIGHT = 0.02  # of a failure, that this counts for: what is seen in a few hours outweighs it
 HANDFUL = 2  # failures, from which on only they count
 SEEN_WEIGHT = 0.5  # of a failure, at the rate that was seen: the least sure that one can be
@@ -200,7 +202,7 @@ def _failure_rate(history: FailureHistory, pace: Pace) -> tuple[float, float]:
     seconds = history.steps / pace.rate if history.steps else history.seconds
     restarts = history.failures + history.avoided
     if restarts < HANDFUL:
-        return restarts + WEIGHT, 1 / (seconds + WEIGHT * PRIOR)
+        return restarts + WEIGHT, 1 / (seconds + WEIGHT * PRIOR_INTERVAL)
     shape = restarts + SEEN_WEIGHT
     return shape, restarts / (shape * max(seconds, SHORTEST))
 

@@ -16,8 +16,8 @@ from rocsteady.model import Risk
 from rocsteady.plan.values import CERTAIN, Basis, Option, Plan
 from rocsteady.wording import duration, money, plural, rough_duration
 
-SURE = 0.9  # a chance that counts as "in time"
-LIKELY = 0.75  # a chance of an own option with which nobody rents
+SURE_CHANCE = 0.9  # a chance that counts as "in time"
+LIKELY_CHANCE = 0.75  # a chance of an own option with which nobody rents
 FAILED = 1.25  # times as late, that an option which did not fail here may be and still comes first
 GETS_THERE = {Risk.LOW: 0.97, Risk.MEDIUM: 0.75, Risk.HIGH: 0.35}  # our own weights, not measured
 AS_GOOD = 1.08  # times as late: no later
@@ -55,7 +55,7 @@ def may_rent(options: Sequence[Option], budget: float | None) -> bool:
     has_deadline = any(
         option.finish is not None and option.finish.in_time is not None for option in options
     )
-    likely = any((finish.in_time or 0.0) >= LIKELY for finish in finishes)
+    likely = any((finish.in_time or 0.0) >= LIKELY_CHANCE for finish in finishes)
     return has_deadline and budget is not None and not likely
 
 
@@ -82,7 +82,7 @@ def in_time(option: Option) -> bool:
     """Whether it can be counted on for the deadline; without one it always can."""
     if option.finish is None:
         return False
-    return option.finish.in_time is None or option.finish.in_time >= SURE
+    return option.finish.in_time is None or option.finish.in_time >= SURE_CHANCE
 
 
 def likely_cost(option: Option) -> float | None:

@@ -33,8 +33,8 @@ STATE = MODELS | {".bin", ".tar"}  # suffixes, in such a folder
 CLOCK_GRAIN = 1.0  # seconds; a file's time may be this coarse
 LOG_LIMIT = 1024 * 1024  # bytes of the end of a log that are looked at
 LINE_LIMIT = 2048  # characters
-TAIL = 8  # lines that are kept to be shown
-SEVERAL = 3  # values of a counter that did not begin again with the next epoch
+TAIL_LINES = 8  # lines that are kept to be shown
+SEVERAL_VALUES = 3  # values of a counter that did not begin again with the next epoch
 EPOCH = "epoch"
 WORDS = """
     batch chunk document episode epoch example file fold frame game generation image iter iteration
@@ -85,7 +85,7 @@ def read_printed(log: Path, steps: Sequence[tuple[float, int]] = ()) -> Printed:
     seen: dict[tuple[str, int | None], _Seen] = {}
     tail: list[str] = []
     for at, line in _lines(log):
-        tail = [*tail, line.rstrip()][-TAIL:]
+        tail = [*tail, line.rstrip()][-TAIL_LINES:]
         for found in _COUNT.finditer(line):
             _take_in(seen, found, at, line)
     counters = tuple(_counter(word, total, one, steps) for (word, total), one in seen.items())
@@ -110,7 +110,7 @@ def of_the_job(
         and not one.falls
         and (one.total is None or (one.total != batches and (finished or one.n < one.total)))
         and not (epochs and one.word.endswith("batch"))
-        and not (one.in_epoch and not (passed and one.values >= SEVERAL))
+        and not (one.in_epoch and not (passed and one.values >= SEVERAL_VALUES))
     ]
     return max(whole, key=lambda one: (one.total is not None, one.values), default=None)
 

@@ -129,7 +129,7 @@ MAX_COPIED_BYTES = 4 << 30  # that are copied where blocks cannot be shared
 RESERVE = 1 << 30  # bytes that stay free
 NOT_COPIED = {*CACHES, ".git"}
 FICLONE = 0x40049409  # an ioctl that makes two files share their blocks until one is written to
-NAMED = 3  # large files in a refusal
+FILES_NAMED = 3  # large files in a refusal
 
 
 def clone(source: Path, target: Path) -> bool:
@@ -230,7 +230,7 @@ def _check_room(files: list[FileToCopy], copy: Path) -> None:
     free = shutil.disk_usage(copy).free - RESERVE
     if size <= min(MAX_COPIED_BYTES, free):
         return
-    largest = sorted(files, key=lambda file: -file.size)[:NAMED]
+    largest = sorted(files, key=lambda file: -file.size)[:FILES_NAMED]
     names = ", ".join(f"{file.path} ({written_size(file.size)})" for file in largest)
     limit = max(0, min(MAX_COPIED_BYTES, free))
     raise RocsteadyError(

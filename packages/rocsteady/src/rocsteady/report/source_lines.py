@@ -12,7 +12,7 @@ from rocsteady_train.untrusted_file import read_head
 from rocsteady.model import Value
 from rocsteady.system.parallel import run_all
 
-AROUND = 3  # lines on either side
+CONTEXT_LINES = 3  # lines on either side
 SCRIPT_BYTES = 2 << 20  # bytes of a script
 READ_WITHIN = timedelta(seconds=1)  # a drive that is gone must not cost the report
 
@@ -55,7 +55,7 @@ def source_around(
 
 
 def _around(lines: Sequence[str], line: int) -> tuple[SourceLine, ...]:
-    first, last = max(1, line - AROUND), min(len(lines), line + AROUND)
+    first, last = max(1, line - CONTEXT_LINES), min(len(lines), line + CONTEXT_LINES)
     shown = dedent("\n".join(lines[first - 1 : last]).expandtabs(4)).split("\n")
     return tuple(
         SourceLine(number=number, text=text, blamed=number == line)

@@ -10,7 +10,7 @@ from rocsteady.hangs.proof.wait_set import Waiter
 from rocsteady.model import Value
 
 MOST_BOXES = 6  # boxes
-WIDEST = 44  # characters of a box; the rest is cut
+BOX_WIDTH = 44  # characters of a box; the rest is cut
 UNCOUNTED = ("time", "a", "the", "something", "runs")  # waits that need no article
 
 
@@ -100,4 +100,4 @@ def frame_at(waiters: Sequence[Waiter], place: str) -> tuple[str, int] | None:
 
 
 def _cut(text: str) -> str:
-    return text if len(text) <= WIDEST else f"{text[: WIDEST - 1]}…"
+    return text if len(text) <= BOX_WIDTH else f"{text[: BOX_WIDTH - 1]}…"

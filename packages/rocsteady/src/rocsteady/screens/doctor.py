@@ -33,7 +33,7 @@ from rocsteady.doctor.values import (
     VariableReview,
     VariableVerdict,
 )
-from rocsteady.screens.screen import GAP, NARROW, Page, wrapped
+from rocsteady.screens.screen import COLUMN_GAP, NARROW, Page, wrapped
 from rocsteady.system.root import Disk
 from rocsteady.wording import plural, size
 
@@ -187,7 +187,7 @@ def _finding(finding: Finding, width: int, *, everything: bool) -> Iterator[Piec
     head = ((label, STYLES[finding.severity]), (first.removeprefix(label), ""))
     lines: list[tuple[tuple[str, str], ...]] = [head, *(((line, ""),) for line in rest)]
     gap = width - sum(len(text) for text, _ in lines[-1]) - len(finding.rule)
-    if gap >= GAP:
+    if gap >= COLUMN_GAP:
         lines[-1] = (*lines[-1], (" " * gap, ""), (finding.rule, DIM))
     else:
         lines.append(((" " * max(0, width - len(finding.rule)), ""), (finding.rule, DIM)))

@@ -12,7 +12,7 @@ from rocsteady.screens.doctor import LABELS
 from rocsteady.screens.screen import Page
 from rocsteady.wording import plural
 
-NAMED = 3  # machines or values on one line; more are counted
+VALUES_NAMED = 3  # machines or values on one line; more are counted
 COLUMN = 24
 
 
@@ -63,5 +63,5 @@ def _difference(it: FleetDifference) -> str:
 
 
 def _some(names: Sequence[str]) -> str:
-    more = len(names) - NAMED
-    return ", ".join(names[:NAMED]) + (f" and {more} more" if more > 0 else "")
+    more = len(names) - VALUES_NAMED
+    return ", ".join(names[:VALUES_NAMED]) + (f" and {more} more" if more > 0 else "")

@@ -107,7 +107,7 @@ def _write(text: str) -> None:
 
 NARROW, WIDE = 40, 120  # columns to lay out for, whatever the terminal says
 NO_VALUE = "-"  # what a cell without a value shows
-GAP = 2  # columns between those of a table
+COLUMN_GAP = 2  # columns between those of a table
 LEAST_LAST = 30  # columns of a last column that wraps; with less it goes below its row
 
 
@@ -196,7 +196,7 @@ class Page:
         used = [n for n in range(len(columns)) if any(row[n] not in ("", NO_VALUE) for row in rows)]
         widths = _fit({n: columns[n] for n in used}, rows, self.width - indent)
         folded = [n for n in used if n not in widths]
-        below = indent + min(widths[used[0]], GAP) + GAP
+        below = indent + min(widths[used[0]], COLUMN_GAP) + COLUMN_GAP
         self._cells({n: _text(columns[n].name, BOLD) for n in widths}, columns, widths, indent)
         for number, row in enumerate(rows):
             cells = {n: _text(row[n], (styles or {}).get((number, n), "")) for n in widths}
@@ -218,7 +218,7 @@ class Page:
         from rich.padding import Padding  # noqa: PLC0415 - only pages with tables need them
         from rich.table import Table  # noqa: PLC0415
 
-        row = Table.grid(padding=(0, GAP, 0, 0))
+        row = Table.grid(padding=(0, COLUMN_GAP, 0, 0))
         for n, width in widths.items():
             row.add_column(
                 width=width, overflow="fold", justify="right" if columns[n].right else "left"
@@ -256,10 +256,10 @@ def _fit(columns: Mapping[int, Column], rows: Sequence[Sequence[str]], room: int
         for n, column in columns.items()
     }
     least = {n: min(width, columns[n].least or width) for n, width in widths.items()}
-    while len(widths) > 1 and sum(least[n] + GAP for n in widths) - GAP > room:
+    while len(widths) > 1 and sum(least[n] + COLUMN_GAP for n in widths) - COLUMN_GAP > room:
         widths.popitem()
     for n in reversed(widths):
-        excess = sum(width + GAP for width in widths.values()) - GAP - room
+        excess = sum(width + COLUMN_GAP for width in widths.values()) - COLUMN_GAP - room
         widths[n] = max(least[n], widths[n] - max(excess, 0))
     return widths
 

@@ -61,7 +61,7 @@ STACKS_WITHIN = 15.0  # seconds
 STACKS_LIMIT = 4 << 20  # bytes
 DONE, NOT_DONE, BY_SIGNAL = 0, PERSON_NEEDED, 128
 LABEL = 13  # columns
-GAP = 3  # columns between two cells
+CELL_GAP = 3  # columns between two cells
 NARROW, WIDE = 50, 150  # columns: from here on there is a bar, or the log is beside the rest
 LOW, TALL = 14, 34  # rows: from here on there are curves, or bars and an axis too
 CURVE_ROWS = 10  # rows of a curve
@@ -258,12 +258,12 @@ def _rows(cells: Sequence[Text], width: int) -> Iterator[Text]:
     """Yield lines of cells side by side; none is broken if it fits into a line of its own."""
     row = Text()
     for cell in cells:
-        if row and row.cell_len + GAP + cell.cell_len > width:
+        if row and row.cell_len + CELL_GAP + cell.cell_len > width:
             yield row
             row = Text()
         if cell.cell_len > width:
             cell.truncate(max(width, 1), overflow="ellipsis")
-        row = Text.assemble(row, " " * GAP, cell) if row else cell
+        row = Text.assemble(row, " " * CELL_GAP, cell) if row else cell
     if row:
         yield row
 

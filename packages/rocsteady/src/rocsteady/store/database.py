@@ -67,7 +67,7 @@ WAL_LIMIT = 4 * 1024 * 1024  # bytes that the log beside the database keeps
 
 TEXT_LIMIT = 4000  # characters; longer ones belong in the evidence
 JSON_VERSION = 1
-LATEST = 4102444800.0  # seconds since 1970: the year 2100
+LATEST_TIME = 4102444800.0  # seconds since 1970: the year 2100
 
 T = TypeVar("T", bound=Value)
 Row = dict[str, object]
@@ -437,7 +437,7 @@ def _columns(
 
 def _possible(time: object) -> object:
     """Return a time that can be shown: that of a damaged journal may be any number."""
-    return min(max(time, 0.0), LATEST) if isinstance(time, int | float) else time
+    return min(max(time, 0.0), LATEST_TIME) if isinstance(time, int | float) else time
 
 
 def _is_json(kind: object) -> bool:

@@ -21,13 +21,13 @@ from rocsteady.model import Deadline, Forecast
 from rocsteady.store.values import SAVED_GAUGE, Bucket, DecisionRecord, Run, RunLine, RunRecord
 
 STRETCHES = 12  # of equal time, that the work so far is cut into
-FEWEST = 3  # stretches that say something
-ENOUGH = 10.0  # seconds of work
-UNSEEN = 0.06  # deviation of the pace from one hour to another
+FEWEST_STRETCHES = 3  # stretches that say something
+ENOUGH_WORK = 10.0  # seconds of work
+UNSEEN_DEVIATION = 0.06  # deviation of the pace from one hour to another
 MINUTE, HOUR = 60.0, 3600.0  # seconds
 YOUNG, YOUNG_GRAIN = 600.0, 3.0  # seconds
 WIDE = 1.645  # standard deviations either side of the middle, for 90 %
-WIDEST = 3.0  # as a logarithm
+WIDEST_SPREAD = 3.0  # as a logarithm
 NEAR, STALL = 5, 4.0  # a stall takes so many times as long as moves do so near to it
 LONGEST_RESTART = HOUR  # what takes longer was left by its supervisor, which is no failure
 LEAST_SHARE = 0.02  # of the time that is work, however often it fails
@@ -163,11 +163,11 @@ def totals(buckets: Sequence[Bucket]) -> int | None:
 def _off(pace: _Pace, work: float) -> float:
     """Return by what factor the work may take longer, or less: as it changed, it may go on to."""
     ahead = work / pace.stretch
-    unseen = UNSEEN**2 / (1 + pace.stretch * pace.seen / HOUR)
+    unseen = UNSEEN_DEVIATION**2 / (1 + pace.stretch * pace.seen / HOUR)
     trend = (pace.trend * min(ahead, 2 * pace.seen) / 2) ** 2
     wandering = pace.wanders * min(ahead, pace.seen) / 3
     deviation = math.sqrt(pace.variance + max(wandering, trend) + unseen)
-    return math.exp(min(WIDEST, WIDE * (1 + 1.5 / (pace.seen - 1)) * deviation))
+    return math.exp(min(WIDEST_SPREAD, WIDE * (1 + 1.5 / (pace.seen - 1)) * deviation))
 
 
 def _counts_anew(points: Sequence[ProgressPoint]) -> bool:
@@ -199,7 +199,7 @@ def _pace(moves: Sequence[_Move]) -> _Pace | None:
     lost = [one.seconds - two.seconds for one, two in zip(moves, clean, strict=True) if one != two]
     whole = sum(move.seconds for move in clean)
     rates = list(_stretches(clean, whole / STRETCHES))
-    if len(rates) < FEWEST or whole < ENOUGH:
+    if len(rates) < FEWEST_STRETCHES or whole < ENOUGH_WORK:
         return None
     changes = [math.log(two / one) for one, two in pairwise(rates)]
     power = sum(change**2 for change in changes) / len(changes)

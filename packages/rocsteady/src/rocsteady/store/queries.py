@@ -36,7 +36,7 @@ RATE_OVER = 15 * 60.0  # seconds of late progress that a rate is taken from
 STALLED_AFTER, STALLED_STEPS = 30.0, 20  # seconds without progress; also so many usual steps
 DOUBTED_AFTER, DOUBTED_STEPS = 10.0, 3  # the same after a verdict that it does not move
 NOT_MOVING = frozenset({RunState.SLOW, RunState.HUNG, RunState.STOPPED})
-RECENT = 60.0  # seconds, for the rate of a run that is stalled
+RECENT_SECONDS = 60.0  # seconds, for the rate of a run that is stalled
 
 
 def run_named(connection: sqlite3.Connection, name: str) -> Run:
@@ -221,10 +221,10 @@ def _recent_rate(buckets: Sequence[Bucket], now: float) -> float:
     steps = 0.0
     for bucket in buckets:
         begin, end = bucket.first_progress, bucket.last_progress
-        if begin is not None and end is not None and end > now - RECENT:
-            late = min(1.0, (end - (now - RECENT)) / max(end - begin, 1e-9))
+        if begin is not None and end is not None and end > now - RECENT_SECONDS:
+            late = min(1.0, (end - (now - RECENT_SECONDS)) / max(end - begin, 1e-9))
             steps += late * max(0, bucket.last_step - bucket.first_step)
-    return steps / RECENT
+    return steps / RECENT_SECONDS
 
 
 def _count(connection: sqlite3.Connection, table: str, run: int) -> int:

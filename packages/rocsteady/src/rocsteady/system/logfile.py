@@ -25,7 +25,7 @@ LOG_BYTES = 200_000_000  # bytes of an attempt
 LEAST_LOG_BYTES = 1_000_000  # bytes; less would keep next to nothing
 LEFT_OUT = b" bytes are left out here: "  # in the line that stands for them
 CHUNK = 1024 * 1024  # bytes that are moved or searched at a time
-AROUND = 200  # bytes of a line that are kept on either side of a text
+CONTEXT_BYTES = 200  # bytes of a line that are kept on either side of a text
 
 
 class LogRules(Value, frozen=True, kw_only=True):
@@ -92,13 +92,13 @@ class LogLimit:
             window += self._get(at, min(CHUNK, last - at))
             for text in [text for text in self._wanted if text in window]:
                 place = window.find(text)
-                begin = max(window.rfind(b"\n", 0, place) + 1, place - AROUND)
+                begin = max(window.rfind(b"\n", 0, place) + 1, place - CONTEXT_BYTES)
                 after = place + len(text)
                 end = window.find(b"\n", after)
-                end = min(len(window) if end < 0 else end, after + AROUND)
+                end = min(len(window) if end < 0 else end, after + CONTEXT_BYTES)
                 self._lines.append(window[begin:end] + b"\n")
                 self._wanted.discard(text)
-            window = window[-(AROUND + max(map(len, self._wanted), default=0)) :]
+            window = window[-(CONTEXT_BYTES + max(map(len, self._wanted), default=0)) :]
 
     def _get(self, at: int, count: int) -> bytes:
         os.lseek(self._file, at, os.SEEK_SET)

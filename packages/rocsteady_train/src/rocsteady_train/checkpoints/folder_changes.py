@@ -22,7 +22,7 @@ from rocsteady_train.checkpoints.folder import (
 from rocsteady_train.checkpoints.tensor_files import sync_folder, write_file
 
 LOCK = ".lock"
-SPARE = 0.02  # share of the disk that is left free
+FREE_SHARE = 0.02  # share of the disk that is left free
 MAX_SPARE = 2 * 1024**3  # bytes
 FULL = (errno.ENOSPC, errno.EDQUOT)
 
@@ -129,7 +129,7 @@ class Room:
             path for path in (self._folder, *self._folder.absolute().parents) if path.exists()
         )
         usage = shutil.disk_usage(folder)
-        spare = min(MAX_SPARE, int(usage.total * SPARE))
+        spare = min(MAX_SPARE, int(usage.total * FREE_SHARE))
         if usage.free >= size + spare:
             return ""
         return (

@@ -41,7 +41,7 @@ from rocsteady_train.checkpoints.folder import (
 )
 from rocsteady_train.untrusted_file import open_regular
 
-PATIENCE = 120.0  # seconds for a save that is still being written
+SAVE_PATIENCE = 120.0  # seconds for a save that is still being written
 ALIGNED = 64  # bytes: a cache line, and a multiple of every element's size
 
 
@@ -122,7 +122,7 @@ class Buffers:
     def take(self) -> Buffer:
         """Return a buffer that is free; waits for the older save, but not for a stuck disk."""
         with self._changed:
-            if not self._changed.wait_for(lambda: self._free, PATIENCE):
+            if not self._changed.wait_for(lambda: self._free, SAVE_PATIENCE):
                 raise CheckpointError("the two before it are still being written")
             return self._free.pop()
 

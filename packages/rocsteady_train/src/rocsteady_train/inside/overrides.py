@@ -38,7 +38,7 @@ CHOICES: dict[str, tuple[Any, ...]] = {
 LEAST_VALUES = {"workers": 0, "prefetch_factor": 1}
 BY_VARIABLES = ("gpus",)  # in force anyway: it is no news where there is nothing to act on here
 TEXT = 400  # characters of a reason
-FIRST = 16  # so many are written down one by one; then at each doubling, and at the end
+WRITTEN_SINGLY = 16  # so many are written down one by one; then at each doubling, and at the end
 
 
 def requested_settings(text: str) -> dict[str, Any]:
@@ -87,7 +87,7 @@ class Record:
         entry[0] += 1
         entry[1] = why or entry[1]
         times = entry[0]
-        if times <= FIRST or times & (times - 1) == 0:
+        if times <= WRITTEN_SINGLY or times & (times - 1) == 0:
             self._write()
 
     def _write(self) -> None:

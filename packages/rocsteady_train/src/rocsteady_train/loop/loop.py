@@ -32,11 +32,13 @@ from rocsteady_train.loop.batch_order import BatchOrder
 from rocsteady_train.loop.micro_batches import Compute, Count, MicroBatches, Reduction
 from rocsteady_train.loop.roll_back import LossGuard, RollBack
 
-PRIOR = 4 * 3600.0  # seconds between failures, as long as nothing is known
-YOUNG = 600.0  # seconds, and as many as it has trained: a training may well fail within that
-FIRST = 2.0  # seconds until the first save, which shows what one costs
+PRIOR_INTERVAL = 4 * 3600.0  # seconds between failures, as long as nothing is known
+YOUNG_SECONDS = (
+    600.0  # seconds, and as many as it has trained: a training may well fail within that
+)
+FIRST_SAVE_AFTER = 2.0  # seconds until the first save, which shows what one costs
 SECOND = 20.0  # seconds at most until the next, which shows whether the first was typical
-RECENT = 5  # saves: one that was slow by chance must not put off the next ones
+RECENT_SAVES = 5  # saves: one that was slow by chance must not put off the next ones
 SHORTEST_INTERVAL = 2.0  # seconds between two saves
 STALLED = 0.01  # of the time: saves never make the training wait longer
 REST = 2.0  # times the time that writing takes: the disk is also there for others
@@ -45,7 +47,7 @@ REST = 2.0  # times the time that writing takes: the disk is also there for othe
 class Interval:
     def __init__(self, lose_at_most: float) -> None:
         self._lose_at_most = lose_at_most
-        self._prior = supervisor_link.number(BETWEEN_FAILURES) or PRIOR
+        self._prior = supervisor_link.number(BETWEEN_FAILURES) or PRIOR_INTERVAL
         self._failures = 0
         self._before = 0.0  # seconds of training in earlier processes
         self._began = self._saved = time.monotonic()
@@ -55,10 +57,10 @@ class Interval:
     @property
     def seconds(self) -> float:
         if not self._stalls:
-            return min(FIRST, self._lose_at_most)
+            return min(FIRST_SAVE_AFTER, self._lose_at_most)
         stall, rest = _typical(self._stalls), REST * _typical(self._writings)
         trained = self._before + time.monotonic() - self._began
-        prior = min(self._prior, YOUNG + trained)
+        prior = min(self._prior, YOUNG_SECONDS + trained)
         between = between_failures(trained, self._failures, prior=prior)
         wanted = max(best_interval(stall, between), SHORTEST_INTERVAL, stall / STALLED)
         if len(self._stalls) == 1:
@@ -71,8 +73,8 @@ class Interval:
     def saved(self, stall: float, writing: float) -> None:
         """Take a save into account, and what the one before it took to write."""
         self._saved = time.monotonic()
-        self._stalls = [*self._stalls, max(stall, 1e-6)][-RECENT:]
-        self._writings = [*self._writings, writing][-RECENT:]
+        self._stalls = [*self._stalls, max(stall, 1e-6)][-RECENT_SAVES:]
+        self._writings = [*self._writings, writing][-RECENT_SAVES:]
 
     def state(self) -> dict[str, Any]:
         trained = self._before + time.monotonic() - self._began
@@ -116,7 +118,7 @@ class Early:
 
 
 PER_RANK = ("progress",)  # the place in the data and the generators are each rank's own
-PATIENCE = 64  # batches for which a save waits until the optimizer has used the gradients
+SAVE_PATIENCE = 64  # batches for which a save waits until the optimizer has used the gradients
 
 
 class Loop:
@@ -288,7 +290,7 @@ class Loop:
             or self._early.due(self.steps)
         )
         saved = False
-        now = due and (self._stepped or self._postponed >= PATIENCE)
+        now = due and (self._stepped or self._postponed >= SAVE_PATIENCE)
         if now:
             if not self._stepped:
                 log.warning(

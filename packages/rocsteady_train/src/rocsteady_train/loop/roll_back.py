@@ -22,8 +22,8 @@ from rocsteady_train.checkpoints.checkpointer import log
 from rocsteady_train.checkpoints.tensor_files import write_tensors
 
 EVIDENCE = "bad-losses"  # a folder beside the checkpoints
-LAST = 50  # losses that a leap is compared with
-FEWEST = 20  # losses, below which nothing is called a leap
+LOSSES_COMPARED = 50  # losses that a leap is compared with
+FEWEST_LOSSES = 20  # losses, below which nothing is called a leap
 MAX_BATCH = 64 * 1024 * 1024  # bytes of a batch that is kept
 
 
@@ -55,14 +55,14 @@ class LossGuard:
         self.left_out: set[int] = set()  # steps
         self.why = ""  # the last step was bad, and why
         self._model, self._folder = model, folder / EVIDENCE
-        self._losses: deque[float] = deque(maxlen=LAST)
+        self._losses: deque[float] = deque(maxlen=LOSSES_COMPARED)
         self._times = 0
 
     def judge(self, loss: float) -> str:
         """Return what is wrong with a loss; "" if nothing is."""
         if not isfinite(loss):
             return f"the loss is {loss}"
-        usual = statistics.median(self._losses) if len(self._losses) >= FEWEST else 0.0
+        usual = statistics.median(self._losses) if len(self._losses) >= FEWEST_LOSSES else 0.0
         if self.settings.leap is not None and 0 < usual * self.settings.leap < loss:
             return f"the loss is {loss:.4g}, and {usual:.4g} in the median of the last ones"
         self._losses.append(loss)

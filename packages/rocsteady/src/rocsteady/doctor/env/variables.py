@@ -83,7 +83,15 @@ ROCM = "/opt/rocm/"  # a link to one that is installed
 MAX_BLOCKS = 20  # commands or services of one file that are judged apart
 MANY_VARIABLES = 500  # variables in one file; for more, no nearest names are looked for
 SIMILAR = 0.75  # how near a name must be to be worth suggesting to somebody who asked
-UNSEEN = ("PYTORCH_", "TORCH_", "TORCHDYNAMO_", "TORCHINDUCTOR_", "TRITON_", "AOTRITON_", "ROCM_")
+UNEXAMINED_PREFIXES = (
+    "PYTORCH_",
+    "TORCH_",
+    "TORCHDYNAMO_",
+    "TORCHINDUCTOR_",
+    "TRITON_",
+    "AOTRITON_",
+    "ROCM_",
+)
 GOOD = (Effect.ACTS, Effect.HELPS, Effect.DEPENDS, Effect.CANCELS)  # of two, the other is wrong
 HIDES_ALL = "Hides every GPU of this machine, so that PyTorch finds none."
 NO_SUCH_NODE = (
@@ -290,7 +298,7 @@ def _unknown(name: str, known: Variable | None, rules: _Rules) -> VariableReason
         return VariableReason(effect=Effect.ACTS, text=text)
     near = nearest(name, rules.knowledge, SIMILAR) if len(rules.names) <= MANY_VARIABLES else ""
     meant = f" The nearest real name is {near}." if near else ""
-    if name.startswith(UNSEEN):
+    if name.startswith(UNEXAMINED_PREFIXES):
         text = "Unknown variable; not every component that could read it was examined."
     else:
         text = "No ROCm library that was checked contains this name."
@@ -356,7 +364,7 @@ def _by_kind(each: Assignment, known: Variable, rules: _Rules) -> Iterator[Varia
             yield rules.reason(known, Effect.ACTS, known.meaning)
 
 
-LARGEST = 1024 * 1024  # bytes
+LARGEST_FILE = 1024 * 1024  # bytes
 
 
 def review_variables(root: Root, file: Path | None) -> VariableReview:
@@ -374,7 +382,7 @@ def review_variables(root: Root, file: Path | None) -> VariableReview:
 
 def _set_by(file: Path) -> tuple[Assignment, ...]:
     try:
-        content = read_regular(file, LARGEST)
+        content = read_regular(file, LARGEST_FILE)
     except OSError as error:
         raise ExaminationError(f"{file}: {error.strerror}") from None
     wide = content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))

@@ -10,7 +10,7 @@ from rocsteady.doctor.machine.gpus import Gpu, PciGpu
 from rocsteady.wording import size
 
 BRANDS = re.compile(r"amd|radeon|instinct|graphics|series|\((?:tm|r)\)|\b(?:ai|gpu|pro|tm)\b")
-FEWEST = 3  # letters of a part of a name
+SHORTEST_PART = 3  # letters of a part of a name
 
 
 def gfx_of(gpu: Gpu, knowledge: Knowledge) -> str | None:
@@ -32,7 +32,7 @@ def named_gfx(name: str, knowledge: Knowledge) -> str:
         gfx
         for gfx, words in called
         for first in range(len(words))
-        if len(asked) >= FEWEST and begun.match("".join(words[first:]))
+        if len(asked) >= SHORTEST_PART and begun.match("".join(words[first:]))
     }
     for found in (exact, some):
         if len(found) == 1:

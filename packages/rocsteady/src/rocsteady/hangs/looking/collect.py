@@ -31,7 +31,7 @@ from rocsteady.system.parallel import run_all
 
 COLLECT_WITHIN = timedelta(seconds=10)
 MARGIN = 0.9  # of the time, for the parts; the rest is for coming back
-PART = 0.7  # of the time, for what a part waits for; the rest is for writing it down
+COLLECT_SHARE = 0.7  # of the time, for what a part waits for; the rest is for writing it down
 OWN_STACKS = timedelta(seconds=1)  # for processes that write them themselves
 LOG_TAIL = 256 * 1024  # bytes
 BETWEEN_PROCESSES = (Wait.TREE, Wait.CHILD)  # waits whose processes are worth naming
@@ -101,7 +101,7 @@ def collect(  # noqa: PLR0913 - what there is to know of an attempt, each by nam
     """
     began = time.monotonic()
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    incident = _Incident(folder, tuple(pids), within * PART)
+    incident = _Incident(folder, tuple(pids), within * COLLECT_SHARE)
     parts: dict[str, Callable[[], None]] = {
         "stacks": lambda: incident.stacks(pages, known),
         "kernel.txt": lambda: incident.kernel(since),

@@ -19,7 +19,7 @@ from rocsteady.model import Value
 from rocsteady.system.bounded_call import AnswerKind, ask
 
 KMSG = Path("/dev/kmsg")
-SLACK = 2.0  # seconds by which the kernel's clock may differ from ours
+CLOCK_SLACK = 2.0  # seconds by which the kernel's clock may differ from ours
 RECORD_LIMIT = 8192  # bytes; more than the kernel hands out at once
 MAX_RECORDS = 200_000
 MAX_LINES = 5000  # kept: the newest
@@ -126,5 +126,5 @@ def _from_journal(since: float, within: timedelta, why_not_kmsg: str) -> KernelL
 
 
 def _spoken(entries: list[tuple[float, str]], since: float) -> tuple[str, ...]:
-    lines = [f"[{at:12.6f}] {text}" for at, text in entries if at >= since - SLACK]
+    lines = [f"[{at:12.6f}] {text}" for at, text in entries if at >= since - CLOCK_SLACK]
     return tuple(lines[-MAX_LINES:])

@@ -52,7 +52,7 @@ SHOW_PEER, PEER = 0x04, 2  # UDIAG_SHOW_PEER, UNIX_DIAG_PEER
 SHOW_PENDING, PENDING = 0x08, 3  # UDIAG_SHOW_ICONS, UNIX_DIAG_ICONS: connections not yet accepted
 ALL_STATES = 0xFFFFFFFF
 PIDFD_GETFD = 438  # the same number on every architecture
-PATIENCE = 0.2  # seconds; the kernel answers in less than a millisecond
+ANSWER_WITHIN = 0.2  # seconds; the kernel answers in less than a millisecond
 MAX_ANSWERS = 1000  # of 64 KiB each
 
 _HEADER = struct.Struct("=IHHII")  # length, type, flags, sequence, port
@@ -460,7 +460,7 @@ def unix_peers() -> dict[int, int]:
     """
     try:
         with socket.socket(NETLINK, socket.SOCK_RAW, SOCK_DIAG) as kernel:
-            kernel.settimeout(PATIENCE)
+            kernel.settimeout(ANSWER_WITHIN)
             request = _REQUEST.pack(UNIX, 0, 0, ALL_STATES, 0, SHOW_PEER | SHOW_PENDING, 0, 0)
             size = _HEADER.size + len(request)
             kernel.send(_HEADER.pack(size, BY_FAMILY, DUMP_REQUEST, 1, 0) + request)

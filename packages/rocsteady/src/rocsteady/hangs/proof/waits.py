@@ -33,7 +33,7 @@ BY_PID, BY_PIDFD = 1, 3  # kinds of waitid
 POLL_OUT, POLL_IN = 0x004, 0x001
 MAX_POLLED = 4096  # descriptors of one poll or select
 NESTED = 2  # how deep an epoll inside an epoll is followed
-NAMED = 3  # objects that are spelled out; the rest is counted
+OBJECTS_NAMED = 3  # objects that are spelled out; the rest is counted
 RESTARTED_POLL = 7  # of x86-64; the others keep their number, or have no timeout of this kind
 _POLLED = struct.Struct("=iHH")
 _TIME = struct.Struct("=qq")
@@ -342,11 +342,11 @@ def together(pid: int, watched: Iterable[Decoded]) -> Decoded:
     kinds = {each.wait for each in found}
     own = [call for call in calls if pid in call.pids]
     names = [call.on for call in calls]
-    rest = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
+    rest = f" and {len(names) - OBJECTS_NAMED} more" if len(names) > OBJECTS_NAMED else ""
     beyond = next((call for call in calls if call.way_out), None)
     lefts = [call.left for call in calls if call.left is not None]
     blocked = Blocked(
-        on=", ".join(names[:NAMED]) + rest,
+        on=", ".join(names[:OBJECTS_NAMED]) + rest,
         left=min(lefts) if lefts else None,
         pids=tuple(sorted({pid for call in calls for pid in call.pids})),
         holds_both=bool(own) and all(call.holds_both for call in own),

@@ -35,7 +35,7 @@ from rocsteady.plan.exports.wheels import FOLDER
 from rocsteady.versions import version_fits
 
 Files = dict[str, str]  # name of the file, in the project's folder: what is in it
-TURN = 86_400  # seconds: one day is within the limit of most Slurm partitions
+TURN_SECONDS = 86_400  # seconds: one day is within the limit of most Slurm partitions
 SHORTEST_ALLOCATION = 600  # seconds
 STORAGE = 50  # GiB of a volume for a project and its checkpoints; our guess
 ON_PYTORCH_ORG = r"\d+\.\d+|6\.2\.4"  # versions of ROCm there; AMD's own wheels name three parts
@@ -173,8 +173,8 @@ def _wheel(export: Export) -> WheelRelease:
 
 def _slurm_time(export: Export) -> str:
     """Return for how long to ask: a turn, where several make up the whole; else until it is due."""
-    turns = export.due is None or (export.checkpoints and export.due > TURN)
-    seconds = TURN if turns or export.due is None else max(export.due, SHORTEST_ALLOCATION)
+    turns = export.due is None or (export.checkpoints and export.due > TURN_SECONDS)
+    seconds = TURN_SECONDS if turns or export.due is None else max(export.due, SHORTEST_ALLOCATION)
     days, minutes = divmod(math.floor(seconds / 60), 1440)
     return f"{days}-{minutes // 60:02}:{minutes % 60:02}:00"
 

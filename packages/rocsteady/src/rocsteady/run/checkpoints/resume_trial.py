@@ -34,7 +34,7 @@ from rocsteady.system.unlinked import copy_file, move_file
 from rocsteady.wording import size as written_size
 
 COPIES = "before-resume"  # in the records of the run; there only while the way is not proven
-SMALL = 100 << 20  # bytes of a file that is copied before each restart, as logs are
+SMALL_FILE = 100 << 20  # bytes of a file that is copied before each restart, as logs are
 
 
 class SavedMethod(Value, frozen=True, kw_only=True):
@@ -84,7 +84,7 @@ class ResumeTrial:
         needed = {
             path: size
             for path, size in files.items()
-            if path == checkpoint or checkpoint in path.parents or size <= SMALL
+            if path == checkpoint or checkpoint in path.parents or size <= SMALL_FILE
         }
         if sum(needed.values()) > free:
             raise RocsteadyError(
@@ -158,7 +158,7 @@ class OutputCopies:
 
     def __init__(self, folder: Path, since: float, target: Path) -> None:
         self._folder, self._target = folder, Path(real_path(target.parent)) / target.name
-        left = SMALL
+        left = SMALL_FILE
         with contextlib.suppress(OSError, RocsteadyError):  # a log is no reason not to restart
             for path, size in written_files(folder, since):
                 if not is_checkpoint_file(path) and size <= left:
@@ -182,7 +182,7 @@ class OutputCopies:
 def _continues(path: Path, copy: Path) -> bool:
     """Return whether a file still begins with what it had."""
     try:
-        before = read_regular(copy, SMALL)
+        before = read_regular(copy, SMALL_FILE)
         return read_head(path, len(before)) == before
     except OSError:
         return False

@@ -42,7 +42,7 @@ PACE_AFTER = 3.0  # seconds of steps, after which an attempt is taken to train
 CHECK_EVERY = 10.0  # seconds between looks at the standby itself and at the free memory
 LONGEST_START = 2.0  # seconds to our first line in a standby
 EXPECTED_SIZE = 400 * 2**20  # bytes, before one was measured
-SPARE = 3  # times its size must be free
+SPARE_FACTOR = 3  # times its size must be free
 REPORT_BYTES = 1024 * 1024  # bytes of a report
 PIPE_SIZE = 65536  # bytes that a pipe takes at once
 MEGABYTE = 1_000_000
@@ -344,7 +344,7 @@ def lacks_memory(size: int, root: Path = ROOT) -> bool:
     limits = [(group.limit_bytes, group.used_bytes) for group in memory.groups]
     left = [limit - used for limit, used in limits if limit is not None and used is not None]
     free = [memory.machine.get("MemAvailable", 0), *left]
-    return min(free) < SPARE * size
+    return min(free) < SPARE_FACTOR * size
 
 
 def _theirs(environment: Mapping[str, str]) -> str:

@@ -8,7 +8,7 @@ from pathlib import Path
 from rocsteady_train.untrusted_file import open_regular, read_tail
 
 LOG_CHUNK = 1024 * 1024  # bytes
-TAIL = 4 * 1024 * 1024  # bytes
+TAIL_BYTES = 4 * 1024 * 1024  # bytes
 OVERLAP = 64  # bytes; longer than what is looked for
 # In the singular: "epochs = 3" is what was asked for, not what was done.
 _EPOCH = re.compile(rb"(?i)\bepoch['\"]?[ \t]*[:=#\[(]?[ \t]*([0-9]{1,6})(\.[0-9]+)?(?![0-9])")
@@ -17,7 +17,7 @@ _EPOCH = re.compile(rb"(?i)\bepoch['\"]?[ \t]*[:=#\[(]?[ \t]*([0-9]{1,6})(\.[0-9
 def last_epoch_printed(log: Path) -> int | None:
     """Return the highest epoch in the last of a log; None if that speaks of none."""
     try:
-        tail = read_tail(log, TAIL, follow=False)
+        tail = read_tail(log, TAIL_BYTES, follow=False)
     except OSError:
         return None
     return max((int(whole) for whole, _ in _EPOCH.findall(tail)), default=None)

@@ -82,7 +82,7 @@ def webhook_post(notice: Notice, url: str, kind: WebhookKind) -> WebhookPost:
     return WebhookPost(url=url, headers={"Content-Type": "application/json"}, body=body)
 
 
-WITHIN = timedelta(seconds=20)  # for one way
+SEND_WITHIN = timedelta(seconds=20)  # for one way
 COMPLAINT_LENGTH = 200  # characters of what a program complained of
 
 
@@ -154,7 +154,7 @@ class Notifier:
             self._thread.start()
         self._waiting.put((notice, report))
 
-    def close(self, within: timedelta = WITHIN) -> None:
+    def close(self, within: timedelta = SEND_WITHIN) -> None:
         """Send what is waiting, for no longer than promised."""
         if self._thread is not None:
             self._waiting.put(None)
@@ -210,7 +210,7 @@ def sample_notice() -> Notice:
 def _to_command(notice: Notice, command: Sequence[str], folder: Path) -> str:
     environment = {**os.environ, **notice.variables}
     answer = ask(
-        command, within=WITHIN, environment=environment, folder=str(folder), complaints=True
+        command, within=SEND_WITHIN, environment=environment, folder=str(folder), complaints=True
     )
     return _why(answer)
 
@@ -218,7 +218,7 @@ def _to_command(notice: Notice, command: Sequence[str], folder: Path) -> str:
 def _to_webhook(notice: Notice, notify: Notify) -> str:
     post = webhook_post(notice, notify.webhook, kind_of(notify))
     command = [sys.executable, "-I", "-S", str(Path(sender.__file__))]
-    return _why(ask(command, within=WITHIN, given=msgspec.json.encode(post)))
+    return _why(ask(command, within=SEND_WITHIN, given=msgspec.json.encode(post)))
 
 
 def _why(answer: Answer) -> str:

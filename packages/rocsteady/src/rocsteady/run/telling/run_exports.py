@@ -28,7 +28,7 @@ from rocsteady.store.redaction import redactor_here
 from rocsteady.store.values import Run
 from rocsteady.system.atomic_file import write_whole
 
-EVERY = 15.0  # seconds between two sets of numbers, at least
+EXPORT_EVERY = 15.0  # seconds between two sets of numbers, at least
 EXPORT_SHARE = 0.01  # of the time that may go into reading the journal for them
 LOOK_EVERY = 2.0  # seconds between two looks whether numbers are due
 READABLE = 0o644  # node_exporter is another user
@@ -152,7 +152,7 @@ class RunExports(Observer):
 
     def _write(self, say: Callable[[str], None]) -> None:
         began = time.monotonic()
-        self._due = began + EVERY
+        self._due = began + EXPORT_EVERY
         if not self.targets:
             return
         with contextlib.suppress(RocsteadyError):  # the journal is locked for long: later

@@ -20,7 +20,7 @@ from . import page
 from .heart import Heart
 
 FIRST_STEPS = 8  # that are looked at: a script may have several optimizers, and step them in turn
-LARGEST = 1 << 63
+LARGEST_COUNT = 1 << 63
 
 
 class SizeReport:
@@ -50,7 +50,7 @@ class SizeReport:
                 for each in group["params"]:
                     if each.requires_grad:
                         self._parameters[id(each)] = each.numel()
-            self._heart.tell(wire.W_PARAMETERS, min(sum(self._parameters.values()), LARGEST))
+            self._heart.tell(wire.W_PARAMETERS, min(sum(self._parameters.values()), LARGEST_COUNT))
         except Exception as error:  # ours, and not the script's business
             page.note("size", error)
 
@@ -60,18 +60,18 @@ class SizeReport:
 
 
 def _whole(number: Any) -> int:
-    return min(max(number, 0), LARGEST) if isinstance(number, int) else 0
+    return min(max(number, 0), LARGEST_COUNT) if isinstance(number, int) else 0
 
 
 MAX_NODES = 3000  # nodes of a graph that are looked at, about 20 ms
-LOOKS = 2  # the first step may differ from the others
+STEPS_EXAMINED = 2  # the first step may differ from the others
 
 
 class Precision:
     """Looks at the graph before a backward, and tells the page the lowest precision in it."""
 
     def __init__(self, heart: Heart) -> None:
-        self._heart, self._left, self._lowest = heart, LOOKS, 0
+        self._heart, self._left, self._lowest = heart, STEPS_EXAMINED, 0
 
     def look(self, torch: Any, loss: Any) -> None:
         """Look at the graph of a loss. No tensor is touched."""
@@ -103,7 +103,7 @@ def _types(top: Any) -> tuple[set[Any], bool]:
     return found, whole and not pending
 
 
-EVERY = 1_000_000_000  # nanoseconds between samples
+SAMPLE_EVERY = 1_000_000_000  # nanoseconds between samples
 IN_A_ROW = 3  # that must not be finite: a GradScaler meets one or two when it begins
 
 
@@ -117,7 +117,7 @@ class LossMonitor:
 
     def __init__(self, heart: Heart) -> None:
         self._drilled = drilled = wire.FAULTS in os.environ
-        self._every, self._in_a_row = (0, 1) if drilled else (EVERY, IN_A_ROW)
+        self._every, self._in_a_row = (0, 1) if drilled else (SAMPLE_EVERY, IN_A_ROW)
         self._heart = heart
         self._precision = Precision(heart)
         self._since = 0  # the step, plus 1, of the first of those in a row
@@ -138,7 +138,7 @@ class LossMonitor:
                 try:
                     self._look(args[0] if args else kwargs["tensors"])
                 except Exception:  # of a kind that cannot be looked at; nobody has to know
-                    due = now + 60 * EVERY
+                    due = now + 60 * SAMPLE_EVERY
             return original(*args, **kwargs)
 
         return backward

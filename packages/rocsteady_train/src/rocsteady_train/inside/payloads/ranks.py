@@ -17,7 +17,7 @@ from typing import Any
 
 from .experiment import Experiment, NotHere, WrongNumbers
 
-WITHIN = timedelta(seconds=45)  # for joining, and for one collective
+JOIN_WITHIN = timedelta(seconds=45)  # for joining, and for one collective
 ENDED_WITHIN = 5.0  # seconds
 SIZE = 4096
 DIES_WITH_PARENT = 1  # PR_SET_PDEATHSIG
@@ -115,7 +115,7 @@ def _joined(torch: Any, rank: int, folder: str, arguments: dict[str, Any]) -> It
         torch.cuda.set_device(rank)
     store = "file:///" + os.path.join(folder, "ranks").lstrip("/")
     torch.distributed.init_process_group(
-        arguments["backend"], init_method=store, rank=rank, world_size=2, timeout=WITHIN
+        arguments["backend"], init_method=store, rank=rank, world_size=2, timeout=JOIN_WITHIN
     )
     yield _collectives(torch, rank, device)
     torch.distributed.destroy_process_group()
