@@ -233,13 +233,12 @@ def test_20_restarts_from_scratch_lose_no_checkpoint(project: Project, torch_pyt
         *(script, *crash),
     )
 
-    assert terminal.code(within=900) == 1
+    assert terminal.code(within=900) == 128 + signal.SIGKILL
     assert len(project.story()["attempts"]) == 21
     written = hashes.read_text().split()
     kept = {digest(path) for path in project.folder.rglob("*.pt")}
     assert len(written) == len(set(written)) == 2 * 21
     assert set(written) <= kept
-    assert terminal.text.count("2 files written by the run were backed up to") == 20
 
 
 def digest(path: Path) -> str:
