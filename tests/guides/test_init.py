@@ -113,7 +113,7 @@ def test_a_run_takes_what_init_wrote(
         total=Total(steps=total),
         resume=Resume(checkpoints=checkpoints),
     )
-    planned = project.say("plan", "--json", "--trial", "2s", "--within", "20s", within=WITHIN)
+    planned = project.say("plan", "--json", "--trial", "2s", "--within", "60s", within=WITHIN)
     assert planned.code == 0, planned.err
     plan = json.loads(planned.out)
     assert (plan["left"], plan["options"][0]["id"][:3]) == (total, "cpu")
