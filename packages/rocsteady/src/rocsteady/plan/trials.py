@@ -30,7 +30,16 @@ from rocsteady.hangs.looking.memory import read_memory
 from rocsteady.hangs.looking.process_tree import processes
 from rocsteady.hangs.looking.stacks import take_stacks
 from rocsteady.hangs.values import Heartbeat
-from rocsteady.model import TRIAL, LoaderFacts, Observation, Outcome, ProbeOutcome, Strategy, Value
+from rocsteady.model import (
+    TRIAL,
+    Failure,
+    LoaderFacts,
+    Observation,
+    Outcome,
+    ProbeOutcome,
+    Strategy,
+    Value,
+)
 from rocsteady.plan.pace import FailureHistory, StepTime, measure
 from rocsteady.plan.saved_plan import home
 from rocsteady.plan.script_traces import ScriptTraces, look_at
@@ -57,7 +66,6 @@ from rocsteady.run.telling.announcer import Announcer
 from rocsteady.store.journal import Journal
 from rocsteady.store.location import find_place
 from rocsteady.store.machine_history import Memory
-from rocsteady.store.values import RunRecord
 from rocsteady.system.child_end import DETACHED
 from rocsteady.wording import duration, plural
 
@@ -92,11 +100,10 @@ class Measurement(Observer):
 
     def __init__(self, bounds: Bounds, scratch: Scratch, *, sample_stacks: bool) -> None:
         self._bounds, self._scratch, self._sample_stacks = bounds, scratch, sample_stacks
+        self.results: list[TrialResult] = []
         self.paces: dict[int, Pace] = {}  # by attempt
-        self.ends: dict[int, AttemptEnd] = {}
-        self.watched: dict[int, ScriptTraces] = {}
-        self.sizes: dict[int, Size] = {}
-        self.stacks: list[tuple[str, ...]] = []  # frames of the training thread, innermost first
+        self._sizes: dict[int, Size] = {}
+        self._stacks: list[tuple[str, ...]] = []  # frames of the training thread, innermost first
         self._begun: dict[int, float] = {}
         self._phases: list[tuple[float, dict[str, float]]] = []
         self._most_memory, self._gpus = 0, GpuSampler()
@@ -109,14 +116,43 @@ class Measurement(Observer):
         return launch
 
     def ended(self, run: ObservedRun, end: AttemptEnd) -> None:
-        self.ends[run.attempt] = end
-        self.watched[run.attempt] = look_at(
+        number, strategy = run.attempt, run.history.strategy
+        finished = end.exit is not None and end.exit.code == 0 and not run.is_over
+        if finished:
+            self._take_in(run)
+        watched = look_at(
             end,
             pages=run.pages,
-            log=run.folder / f"attempt-{run.attempt}.log",
+            log=run.folder / f"attempt-{number}.log",
             scratch=self._scratch,
             step_times=run.step_times,
-            since=self._begun[run.attempt],
+            since=self._begun[number],
+        )
+        self.results.append(
+            TrialResult(
+                strategy=strategy,
+                pace=_of_its_device(self.paces.get(number), strategy),
+                hung=end.outcome in (Outcome.HUNG, Outcome.UNKILLABLE),
+                step=end.last_step or 0,
+                seconds=end.seconds,
+                finished=finished,
+                stacks=tuple(self._stacks),
+                watched=watched,
+                remedy=run.history.remedy,
+                total=end.total,
+                size=self._sizes.get(number),
+                loader=end.loader,
+                saves=_saves(end),
+            )
+        )
+
+    def failed(self, run: ObservedRun, failure: Failure) -> None:
+        del run
+        self.results[-1] = replace(
+            self.results[-1],
+            failure=failure.kind,
+            title=failure.title,
+            place=failure.fingerprint.place,
         )
 
     def ticked(self, run: ObservedRun) -> None:
@@ -139,8 +175,8 @@ class Measurement(Observer):
         number = run.attempt
         size = read_size(run.pages) if run.pages else None
         if size is not None:
-            self.sizes[number] = size
-        size = self.sizes.get(number)
+            self._sizes[number] = size
+        size = self._sizes.get(number)
         step_times = [StepTime(*mark) for mark in run.step_times.since(self._begun[number])]
         pace = measure(step_times, started=self._begun[number])
         if pace is None:
@@ -180,7 +216,7 @@ class Measurement(Observer):
         taken = take_stacks((lead.pid,), within=STACKS_WITHIN)
         for thread in taken.threads.get(lead.pid, ()):
             if thread.tid == lead.thread:
-                self.stacks.append(thread.frames)
+                self._stacks.append(thread.frames)
         time.sleep(STACKS_EVERY)
 
     def _slowed_by(self, pace: Pace, until: float) -> dict[str, float]:
@@ -286,43 +322,6 @@ class TrialResult(Value, frozen=True, kw_only=True):
     @property
     def works(self) -> bool:
         return not self.failure and (self.pace is not None or self.finished)
-
-
-def tried(
-    story: RunRecord, trial: Measurement, *, is_over: bool, resumes: bool
-) -> tuple[TrialResult, ...]:
-    """Put together what is known of each attempt; ``is_over``: it was ended once that was known."""
-    failures = {row.attempt: row.failure for row in story.failures}
-    remedies = {row.attempt: row.decision.what for row in story.decisions}
-    totals = {bucket.attempt: bucket.total for bucket in story.progress}
-    found = []
-    for attempt in story.attempts:
-        end = trial.ends.get(attempt.number)
-        if end is None:
-            continue
-        failure = failures.get(attempt.number)
-        found.append(
-            TrialResult(
-                strategy=attempt.strategy,
-                pace=_of_its_device(trial.paces.get(attempt.number), attempt.strategy),
-                failure=failure.kind if failure else "",
-                title=failure.title if failure else "",
-                place=failure.fingerprint.place if failure else "",
-                hung=end.outcome in (Outcome.HUNG, Outcome.UNKILLABLE),
-                step=end.last_step or 0,
-                seconds=end.seconds,
-                finished=end.exit is not None and end.exit.code == 0 and not is_over,
-                stacks=tuple(trial.stacks),
-                watched=trial.watched.get(attempt.number, ScriptTraces()),
-                remedy=remedies.get(attempt.number - 1, ""),
-                total=totals.get(attempt.number),
-                size=trial.sizes.get(attempt.number),
-                loader=end.loader,
-                resumes=resumes,
-                saves=_saves(end),
-            )
-        )
-    return tuple(found)
 
 
 def _saves(end: AttemptEnd) -> int:
@@ -561,10 +560,8 @@ class Trials:
         except NotRecordedError as error:
             raise RocsteadyError(f"{error}. Nothing was started") from None
         self.seconds += time.monotonic() - began
-        seen = supervisor.observed
-        self.stopped = self.stopped or seen.stopped_by_user
-        story = self._journal.story(name)
-        results = tried(story, trial, is_over=seen.is_over, resumes=supervisor.can_resume)
+        self.stopped = self.stopped or supervisor.observed.stopped_by_user
+        results = tuple(replace(each, resumes=supervisor.can_resume) for each in trial.results)
         remove(place)
         for result in results:
             if result.failure:

@@ -119,7 +119,6 @@ class Supervisor:
         )
         self._checkpoints.others_write = services.hosts is not None
         self._step_times = StepTimes(earlier.progress if earlier else ())
-        self.observed = ObservedRun(run, self._step_times, services)
         self._records = JournalRecords(
             run,
             script_fingerprint(job.command, str(spec.folder)),
@@ -127,6 +126,7 @@ class Supervisor:
             services.writable_memory,
             history=history_of(earlier.events if earlier else (), options.strategy),
         )
+        self.observed = ObservedRun(run, self._step_times, self._history, services)
         self._journal_watch = JournalWatch(services.journal, services.announcer)
         self._notices = RunNotices(run, services.announcer, services.notifier)
         self._stop_deadline = StopDeadline(run, services, options.timing.stopping)
@@ -480,6 +480,8 @@ class Supervisor:
         self._records.end(row, end, start.checkpoint)
         if failed := self._review.name(context, end, history):
             self._records.failed(start.number, *failed)
+            for observer in self._observers:
+                observer.failed(self.observed, failed[0])
         if history.has_helped:
             self._machine.remember(
                 history.remedy, history.answered, self._spec.run.name, time.time()

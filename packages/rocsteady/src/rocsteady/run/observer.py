@@ -8,10 +8,12 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from rocsteady.model import Failure
 from rocsteady.run.attempt.attempt_end import AttemptEnd
 from rocsteady.run.attempt.progress import StepTimes
 from rocsteady.run.checkpoints.resume import Launch
 from rocsteady.run.context import Services
+from rocsteady.run.recovery.history import History
 from rocsteady.store.values import Run
 
 TICK = 0.1  # seconds
@@ -20,8 +22,10 @@ TICK = 0.1  # seconds
 class ObservedRun:
     """What an observer sees of a run, and how it ends one."""
 
-    def __init__(self, run: Run, step_times: StepTimes, services: Services) -> None:
-        self.run, self.step_times = run, step_times
+    def __init__(
+        self, run: Run, step_times: StepTimes, history: History, services: Services
+    ) -> None:
+        self.run, self.step_times, self.history = run, step_times, history
         self.attempt = 0  # the number of the one under way
         self.steps_before = 0  # that this attempt does not have to make
         self.pages: Path | None = None  # of this attempt, once it has started
@@ -68,6 +72,9 @@ class Observer:
 
     def ended(self, run: ObservedRun, end: AttemptEnd) -> None:
         """React to the end of an attempt, whose pages are still there."""
+
+    def failed(self, run: ObservedRun, failure: Failure) -> None:
+        """Know why the attempt that has ended failed."""
 
 
 @contextmanager

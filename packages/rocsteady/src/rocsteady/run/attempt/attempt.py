@@ -135,7 +135,8 @@ class Attempt:
         self._job_hang = JobHang(services.hosts, services.announcer, options.patience)
         self._asked = RequestedActions(context, options, services)
         self._save_watch = SaveWatch(context.planned_restart, newest_saved, self._ask_to_save)
-        self._left: int | None = None  # steps to the end of the job
+        self._total: int | None = None  # steps of the whole job
+        self._left: int | None = None  # steps to its end
         self._watchers = self._watchers_of(RankWaitsFile(context.pages))
 
     def _watchers_of(self, rank_waits: RankWaitsFile) -> Watchers[Look]:
@@ -311,6 +312,7 @@ class Attempt:
         self._find_place_in_job()
         sample = self._progress.seen(now, verdict, self._gauges.read(now, tree))
         self._services.journal.progressed(self._context.spec.run.id, self._context.number, sample)
+        self._total = sample.total
         self._left = None if sample.total is None else sample.total - sample.step
         self._on_sample(sample)
         if alive and verdict.examine:
@@ -494,6 +496,7 @@ class Attempt:
             progress_seconds=progress.seconds,
             first_step=progress.first_step,
             last_step=progress.step,
+            total=self._total,
             before=progress.before,
             confirmed=progress.own_step is not None,
             own_counts=progress.own_counts,

@@ -44,6 +44,7 @@ class AttemptEnd(Value, frozen=True, kw_only=True):
     progress_seconds: float  # from its first step to its last
     first_step: int | None
     last_step: int | None
+    total: int | None = None  # steps of the whole job, if the script or the job told
     before: int = 0  # the step that it went on from
     confirmed: bool = True  # by the script's own count
     own_counts: dict[str, int] = msgspec.field(
