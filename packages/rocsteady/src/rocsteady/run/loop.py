@@ -66,7 +66,7 @@ from rocsteady.run.recovery.history import History, history_of
 from rocsteady.run.recovery.machine import run_machine
 from rocsteady.run.recovery.option_stop import OptionPace
 from rocsteady.run.recovery.restart_preparation import Restart
-from rocsteady.run.run_end import RunEnd, RunFailures
+from rocsteady.run.run_end import RunEnd
 from rocsteady.run.startup import LOGOUT_WARNING, Startup, first_attempt, logging_out_ends_us
 from rocsteady.run.stop_deadline import StopDeadline
 from rocsteady.run.stopwatch import Stopwatch
@@ -255,7 +255,8 @@ class Supervisor:
             if not decision.ends:
                 decision = self._wait(number, decision, end)
             if decision.ends:
-                return run_end.conclude(end, decision, self._failures())
+                keep = in_force(self._history, self._options, self._machine)
+                return run_end.conclude(end, decision, self._history, keep)
             for line in self._checkpoints.take_stock_again():
                 self._announcer.say(line)
         self._stop_deadline.reacted()
@@ -335,16 +336,6 @@ class Supervisor:
         if self._spec.earlier is not None and not resumes:
             self._restart.take_over(self._spec.earlier)
         return decision.why if decision.ends else ""
-
-    def _failures(self) -> RunFailures:
-        """Return what went wrong in the run."""
-        history = self._history
-        return RunFailures(
-            hangs=history.incidents,
-            crashes=history.crashes,
-            place=max(history.hangs, key=history.hangs.__getitem__, default=""),
-            keep=in_force(history, self._options, self._machine),
-        )
 
     def _introduce(self) -> None:
         self._announcer.show(

@@ -9,27 +9,19 @@ from pathlib import Path
 from rocsteady.doctor.knowledge.failures import load_failures
 from rocsteady.errors import RocsteadyError
 from rocsteady.exit_codes import PERSON_NEEDED
-from rocsteady.model import Decision, Outcome, RunOutcome, Value
+from rocsteady.model import Decision, Outcome, RunOutcome
 from rocsteady.run.attempt.attempt_end import AttemptEnd
 from rocsteady.run.attempt.gauges import BusyGpus
 from rocsteady.run.context import RunSpec, Services
 from rocsteady.run.job.done_when import RunEvidence, done, proves
 from rocsteady.run.job.printed_epochs import epochs_printed
 from rocsteady.run.recovery.decision import exit_code
+from rocsteady.run.recovery.history import History
 from rocsteady.run.stopwatch import Stopwatch
 from rocsteady.run.telling.deadline_monitor import DeadlineMonitor
 from rocsteady.run.telling.events import Done, GaveUp, Stopped
 from rocsteady.store.redaction import shown_command
 from rocsteady.wording import met
-
-
-class RunFailures(Value, frozen=True, kw_only=True):
-    """What went wrong in a run, and what is kept of it."""
-
-    hangs: int = 0
-    crashes: int = 0
-    place: str = ""  # at which it hung most often
-    keep: tuple[str, ...] = ()  # the remedies in force at the end
 
 
 class RunEnd:
@@ -93,9 +85,9 @@ class RunEnd:
         self._announcer.show(GaveUp(seconds=self._since.seconds, why=why, report=self._report))
 
     def conclude(
-        self, end: AttemptEnd, decision: Decision, failures: RunFailures
+        self, end: AttemptEnd, decision: Decision, history: History, keep: tuple[str, ...]
     ) -> tuple[int, RunOutcome]:
-        """Announce how the run ended, and give its exit code and its outcome."""
+        """Announce how the run ended, and what to keep; give its exit code and its outcome."""
         if end.outcome is Outcome.STOPPED and not self._went_on_to_the_end(end):
             return self.stopped(end)
         why = decision.why.rstrip(".")
@@ -122,19 +114,19 @@ class RunEnd:
                 f" known to within {end.unsure:,} and the script exited normally: done."
             )
         due = self._deadline_monitor.due
-        hangs_or_crashes = failures.hangs or failures.crashes
-        keep = f"rocsteady run --with {','.join(failures.keep)}{self._command}"
+        hangs_or_crashes = history.incidents or history.crashes
+        kept = f"rocsteady run --with {','.join(keep)}{self._command}"
         self._announcer.show(
             Done(
                 seconds=self._since.seconds,
                 steps=end.last_step or None,
                 exact=not end.unsure,
-                hangs=failures.hangs,
-                crashes=failures.crashes,
+                hangs=history.incidents,
+                crashes=history.crashes,
                 lost=self._lost() if hangs_or_crashes else 0.0,
                 deadline="" if due is None else met(time.time(), due),
-                place=self._advice(failures.place),
-                keep=self._advice(keep) if failures.keep else "",
+                place=self._advice(max(history.hangs, key=history.hangs.__getitem__, default="")),
+                keep=self._advice(kept) if keep else "",
                 report=self._report,
             )
         )
