@@ -215,7 +215,7 @@ def test_deepspeeds_pointer_names_the_newest_whole_one(
     newest = checkpoints.newest()
     assert newest is not None
     assert newest.path == Path("ds")
-    assert checkpoints.step_of(newest, (0, 0)).least == 20
+    assert checkpoints.step_of(newest, (0, 0)).low == 20
     assert not checkpoints.take_stock(end), "only once"
 
 

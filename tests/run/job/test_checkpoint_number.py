@@ -97,7 +97,7 @@ def test_otherwise_a_range_is_given(
 
     steps = checkpoints.step_of(Checkpoint(path=Path(name), written=1.0), seen)
 
-    assert (steps.words, steps.least) == (words, least)
+    assert (steps.words, steps.low) == (words, least)
 
 
 @pytest.mark.parametrize(
@@ -115,4 +115,4 @@ def test_what_the_script_printed_tells_where_in_the_range(
 
     steps = checkpoints.step_of(Checkpoint(path=Path("last.pt"), written=1.0), (196, 201), printed)
 
-    assert (steps.words, steps.base, steps.least, steps.most) == (words, base, 196, 201)
+    assert (steps.words, steps.best, steps.low, steps.high) == (words, base, 196, 201)
