@@ -60,6 +60,8 @@ def test_a_killed_rank_costs_all_hosts_one_restart(start: Starts, hosts: int) ->
 
     assert ended_well(job), job.all_said()
     assert job.generations() == 2
+    decisions = [each for host in job.agents for each in job.recorded(host, "decisions")]
+    assert any("host" in each["decision"] for each in decisions)  # one has followed the other
     assert [len(each) for each in settings_of(job)] == [1, 1]
 
 
@@ -79,7 +81,7 @@ def test_a_deadlocked_rank_is_found_on_whichever_host(
     assert job.generations() == 2
     assert "rocsteady: hung " in job.said(1), job.all_said()  # which leads
     assert [len(each) for each in settings_of(job)] == [1, 1]
-    blame = job.incidents(1)[-1]["blame"]
+    blame = job.recorded(1)[-1]["blame"]
     named = [(it["rank"], it["host"]) for it in blame["ranks"]]
     assert named == [(rank, str(rank // RANKS))], job.all_said()
 

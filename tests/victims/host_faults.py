@@ -229,8 +229,8 @@ class Job(Reports):
         """Return what all hosts have printed, for a test that failed."""
         return "\n".join(f"== host {host}\n{self.said(host)[-6000:]}" for host in self.agents)
 
-    def incidents(self, host: int) -> list[dict[str, Any]]:
-        """Return what the journal of a host says of its last run, oldest first."""
+    def recorded(self, host: int, what: str = "incidents") -> list[dict[str, Any]]:
+        """Return what the journal of a host has of its last run, oldest first."""
         here = self.folder / f"host-{host}"
         told = subprocess.run(
             [sys.executable, "-m", "rocsteady", "report", "--json"],
@@ -239,7 +239,7 @@ class Job(Reports):
             check=True,
             capture_output=True,
         )
-        found: list[dict[str, Any]] = json.loads(told.stdout)["incidents"]
+        found: list[dict[str, Any]] = json.loads(told.stdout)[what]
         return found
 
     def kill(self, host: int) -> None:

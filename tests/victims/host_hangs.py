@@ -43,7 +43,7 @@ def main() -> None:
                 kind, rank = draw.choice(DEADLOCKS), draw.randrange(RANKS * HOSTS)
                 began = time.monotonic()
                 hang(job, kind, rank)
-                found = job.incidents(1)  # its ranks are the first: it leads
+                found = job.recorded(1)  # its ranks are the first: it leads
                 blame = found[-1]["blame"] or {"ranks": ()}
                 named = [(it["rank"], it["host"]) for it in blame["ranks"]]
                 is_right = len(found) == place + 1 and named == [(rank, str(rank // RANKS))]
