@@ -35,7 +35,7 @@ from rocsteady.failures.situation import Situation
 from rocsteady.failures.symptoms import Symptoms
 from rocsteady.model import Certainty, FailedAttempt, Failure, FailureKind, Fingerprint, Strategy
 from rocsteady.screens.explain import (
-    Here,
+    MachineContext,
     Previewed,
     failure_page,
     message_page,
@@ -110,18 +110,18 @@ def _doctor_knowing(text: str) -> Knowledge | None:
     return knowledge if text in knowledge.rules or text in knowledge.arches else None
 
 
-def _here(kind: str, root: Root) -> Here:
+def _here(kind: str, root: Root) -> MachineContext:
     knowledge = doctors_knowledge()
     try:
         machine, _ = examine(root, knowledge.variables)
     except Exception:  # noqa: BLE001 - what is known of the failure is worth showing without it
-        return Here((), frozenset())
+        return MachineContext((), frozenset())
     facts = gather(machine, knowledge)
     found = rule_findings(machine, facts, knowledge, CHECKS).findings
     names = {gfx for gfx in map(str, facts.values("gpu.gfx")) if gfx in knowledge.arches}
     families = {knowledge.arches[gfx].family for gfx in names}
     causes = {rule.id for rule in knowledge.rules.values() if kind in rule.leads_to}
-    return Here(
+    return MachineContext(
         tuple(without_secrets(it) for it in found if it.rule in causes), frozenset(names | families)
     )
 

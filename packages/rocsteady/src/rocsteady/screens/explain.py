@@ -32,7 +32,7 @@ NATURES = {
 UNCONFIRMED = "Unverified on hardware."
 
 
-class Here(NamedTuple):
+class MachineContext(NamedTuple):
     """What this machine has to do with a failure."""
 
     findings: tuple[Finding, ...]  # of the doctor, that can be its cause
@@ -65,7 +65,7 @@ def workarounds_for(kind: KnownFailure) -> list[str]:
 def failure_page(
     failure: Failure,
     knowledge: FailureKnowledge,
-    here: Here,
+    here: MachineContext,
     *,
     page: Page,
     recovered: bool = False,
@@ -134,7 +134,7 @@ def _seen(page: Page, failure: Failure) -> None:
         page.paragraph(f"Also seen: {others}.", indent=2, style=DIM)
 
 
-def _likely_here(page: Page, here: Here) -> None:
+def _likely_here(page: Page, here: MachineContext) -> None:
     if not here.findings:
         return
     page.line()
@@ -144,7 +144,7 @@ def _likely_here(page: Page, here: Here) -> None:
         page.lines(finding.fix.commands, indent=4)
 
 
-def _to_do(page: Page, kind: KnownFailure, here: Here) -> None:
+def _to_do(page: Page, kind: KnownFailure, here: MachineContext) -> None:
     fix = kind.fix or kind.advice
     if fix is None:
         return

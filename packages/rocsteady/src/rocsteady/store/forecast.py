@@ -59,7 +59,7 @@ class _Move(NamedTuple):
     attempt: int
 
 
-class _Pace(NamedTuple):
+class _MeasuredPace(NamedTuple):
     rate: float  # steps a second
     variance: float  # of its logarithm, as what follows
     wanders: float  # variance that comes with each further stretch
@@ -160,7 +160,7 @@ def totals(buckets: Sequence[Bucket]) -> int | None:
     return next((bucket.total for bucket in reversed(buckets) if bucket.total is not None), None)
 
 
-def _off(pace: _Pace, work: float) -> float:
+def _off(pace: _MeasuredPace, work: float) -> float:
     """Return by what factor the work may take longer, or less: as it changed, it may go on to."""
     ahead = work / pace.stretch
     unseen = UNSEEN_DEVIATION**2 / (1 + pace.stretch * pace.seen / HOUR)
@@ -193,7 +193,7 @@ def _without_stalls(moves: Sequence[_Move]) -> Iterator[_Move]:
         yield move._replace(seconds=usual * move.steps) if stalled else move
 
 
-def _pace(moves: Sequence[_Move]) -> _Pace | None:
+def _pace(moves: Sequence[_Move]) -> _MeasuredPace | None:
     """Find the level of the pace now, by a Kalman filter over stretches of equal time."""
     clean = list(_without_stalls(moves))
     lost = [one.seconds - two.seconds for one, two in zip(moves, clean, strict=True) if one != two]
@@ -212,7 +212,7 @@ def _pace(moves: Sequence[_Move]) -> _Pace | None:
         gain = variance / (variance + noise) if variance + noise else 1.0
         level += gain * (rate - level)
         variance *= 1 - gain
-    return _Pace(
+    return _MeasuredPace(
         rate=level,
         variance=variance,
         wanders=wanders,
@@ -234,7 +234,7 @@ def _stretches(moves: Sequence[_Move], wanted: float) -> Iterator[float]:
             seconds, steps = 0.0, 0
 
 
-def _stalls(pace: _Pace, work: float) -> tuple[float, float]:
+def _stalls(pace: _MeasuredPace, work: float) -> tuple[float, float]:
     """Return the seconds that stalls will take, as they did so far, and by how much that is off."""
     if not pace.stalls:
         return 0.0, 0.0

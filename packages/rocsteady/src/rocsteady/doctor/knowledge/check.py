@@ -58,7 +58,7 @@ def knowledge_problems(folder: Path = DATA) -> tuple[EntryProblem, ...]:
         fix = kind.fix or kind.advice
         if fix is None or 1 + len(fix.then) < STEPS:
             found.append(f"failures.toml: {kind.id}: then: what to do first, second and third")
-    lines = _Lines(folder)
+    lines = _EntryLines(folder)
     return tuple(lines.located(each) for each in found)
 
 
@@ -95,7 +95,7 @@ def _fix_problems(rule: Rule) -> Iterator[str]:
             yield "fix.unset: the variables that the command unsets"
 
 
-class _Lines:
+class _EntryLines:
     """Where entries and their fields stand."""
 
     def __init__(self, folder: Path) -> None:

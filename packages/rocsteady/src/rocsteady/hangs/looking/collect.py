@@ -101,7 +101,7 @@ def collect(  # noqa: PLR0913 - what there is to know of an attempt, each by nam
     """
     began = time.monotonic()
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    incident = _Incident(folder, tuple(pids), within * COLLECT_SHARE)
+    incident = _Collection(folder, tuple(pids), within * COLLECT_SHARE)
     parts: dict[str, Callable[[], None]] = {
         "stacks": lambda: incident.stacks(pages, known),
         "kernel.txt": lambda: incident.kernel(since),
@@ -126,7 +126,7 @@ def collect(  # noqa: PLR0913 - what there is to know of an attempt, each by nam
     )
 
 
-class _Incident:
+class _Collection:
     """The parts of one collection, and what came of them."""
 
     def __init__(self, folder: Path, pids: tuple[int, ...], within: timedelta) -> None:

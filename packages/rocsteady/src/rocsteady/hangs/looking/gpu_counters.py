@@ -65,7 +65,9 @@ def read_gpu_counters(*, within: timedelta, root: Path = ROOT) -> tuple[GpuCount
     cards = [path for path in sorted((root / CARDS).glob("card*")) if path.name[4:].isdecimal()]
     ours = [card for card in cards if read(card / "device/vendor").strip() == AMD]
     asked = run_all(
-        {card.name: _Question(card, within).ask for card in ours}, within=within * 1.2, at_once=16
+        {card.name: _CounterQuery(card, within).ask for card in ours},
+        within=within * 1.2,
+        at_once=16,
     )
     return tuple(
         asked.results.get(card.name) or _without(card, why_not=asked.missing[card.name])
@@ -100,7 +102,7 @@ def gpu_users(root: Path = ROOT) -> tuple[GpuUse, ...]:
     return tuple(sorted(found, key=lambda use: (use.gpu, -use.used_bytes)))
 
 
-class _Question:
+class _CounterQuery:
     def __init__(self, card: Path, within: timedelta) -> None:
         self._card, self._within = card, within
 

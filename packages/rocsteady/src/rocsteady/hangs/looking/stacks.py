@@ -70,7 +70,7 @@ class Stacks(Value, frozen=True, kw_only=True):
     missing: dict[int, str]
 
 
-class _Frame(Value, frozen=True):
+class _DumpedFrame(Value, frozen=True):
     name: str
     filename: str
     line: int
@@ -78,7 +78,7 @@ class _Frame(Value, frozen=True):
 
 
 class _PySpyThread(Value, frozen=True):
-    frames: list[_Frame]
+    frames: list[_DumpedFrame]
     thread_name: str | None = None
     os_thread_id: int | None = None
 

@@ -79,7 +79,7 @@ def wait_set(
     return _Graph(snapshot, heartbeats, known, apart=apart).walked()
 
 
-class _Answer(NamedTuple):
+class _ThreadActivity(NamedTuple):
     """What was found out about one thread."""
 
     activity: Activity
@@ -205,7 +205,7 @@ class _Graph:
         )
         return member, member.enders if answer.expected is None else answer.expected
 
-    def _answer(self, key: Key, process: ProcessSeen, thread: ThreadSeen) -> _Answer:  # noqa: PLR0911 - one a rule
+    def _answer(self, key: Key, process: ProcessSeen, thread: ThreadSeen) -> _ThreadActivity:  # noqa: PLR0911 - one a rule
         """Apply the first rule that fits.
 
         The order is from what needs no further question to what needs most. A stopped process goes
@@ -216,23 +216,23 @@ class _Graph:
         leads = key in self._roots or thread.tid == process.pid
         held = {other.wait for other in process.threads if not self._serves(other)}
         if Wait.STOPPED in held:  # all its threads are: one that was read before is too by now
-            return _Answer(Activity.STOPPED)
+            return _ThreadActivity(Activity.STOPPED)
         if Wait.TRACED in held or (leads and self._known.person(thread.frames or ())):
-            return _Answer(Activity.DEBUGGED)
+            return _ThreadActivity(Activity.DEBUGGED)
         if self._known.device(thread.native or ()) is not None:
             self._out(key, WayOut.DEVICE, "waits for the GPU")
-            return _Answer(Activity.WAITS_FOR_GPU)
+            return _ThreadActivity(Activity.WAITS_FOR_GPU)
         if thread.wait is Wait.NOTHING:
             self._out(key, WayOut.RUNS, "runs")
-            return _Answer(Activity.RUNS)
+            return _ThreadActivity(Activity.RUNS)
         if leads and process.python and (thread.frames is None or not self._snapshot.stacks):
             self._out(key, WayOut.UNREAD, "has no stack that could be read")
-            return _Answer(Activity.WAITS_OUTSIDE)
+            return _ThreadActivity(Activity.WAITS_OUTSIDE)
         if thread.blocked is None:
-            return _Answer(Activity.WAITS_OUTSIDE)
+            return _ThreadActivity(Activity.WAITS_OUTSIDE)
         if thread.wait in (Wait.LOCK, Wait.SLEEP, Wait.TREE) and in_collective(thread, self._known):
             activity = Activity.WAITS_OUTSIDE if self._elsewhere else Activity.WAITS_INSIDE
-            return _Answer(activity, self._ranks(key, thread.blocked))
+            return _ThreadActivity(activity, self._ranks(key, thread.blocked))
         ended_by = self._loop(thread, thread.blocked)
         if ended_by is not None:
             return self._of_loop(key, ended_by, thread.blocked)
@@ -256,7 +256,7 @@ class _Graph:
 
     # Who could end a wait.
 
-    def _of_call(self, key: Key, blocked: Blocked) -> _Answer:
+    def _of_call(self, key: Key, blocked: Blocked) -> _ThreadActivity:
         """Any thread of the processes that the call depends on could end it."""
         process, thread = self._threads[key]
         if blocked.left is not None:
@@ -266,14 +266,14 @@ class _Graph:
             self._out(key, WayOut.SIGNAL, "waits for a signal")
         if thread.wait is Wait.LOCK and any(map(_is_feeder, thread.frames or ())):
             # It has nothing to write. One that cannot write waits for those who read, as any other.
-            return _Answer(self._by_kind(key, blocked), set(self._putting(key[0])) - {key})
+            return _ThreadActivity(self._by_kind(key, blocked), set(self._putting(key[0])) - {key})
         enders = self._all_of(key, blocked.pids)
         expected = self._expected(key, blocked, enders)
         if thread.wait in (Wait.TREE, Wait.CHILD):
             # A thread beside it may end the process at the other end: a timer that kills a child.
             self._needs_process = True
             enders += self._all_of(key, {key[0]} - {*blocked.pids})
-        return _Answer(self._by_kind(key, blocked), enders, expected=expected)
+        return _ThreadActivity(self._by_kind(key, blocked), enders, expected=expected)
 
     def _may_be_woken(self, process: ProcessSeen, thread: ThreadSeen) -> bool:
         """Whether a signal may come to a process that waits for any of them.
@@ -373,11 +373,11 @@ class _Graph:
     def _may_be_rank(self, process: ProcessSeen) -> bool:
         return process.python and not any(self._in_files(process.pid, *SERVING))
 
-    def _of_loop(self, key: Key, ended_by: EndedBy, blocked: Blocked) -> _Answer:
+    def _of_loop(self, key: Key, ended_by: EndedBy, blocked: Blocked) -> _ThreadActivity:
         """Look at the object that a loop of PyTorch or Python waits for, not at its timeout."""
         self._out_of(key, blocked)
         if ended_by is EndedBy.PROCESS:
-            return _Answer(self._by_kind(key, blocked), self._all_of(key, (key[0],)))
+            return _ThreadActivity(self._by_kind(key, blocked), self._all_of(key, (key[0],)))
         others = [pid for pid in blocked.pids if pid != key[0]]
         if ended_by is EndedBy.ITERATOR:
             found = [other for pid in others for other in self._iterating(key, pid)]
@@ -387,10 +387,10 @@ class _Graph:
             found = [other for pid in others for other in self._delivering(key, pid)]
         if not found:
             self._out(key, WayOut.UNKNOWN, f"waits for {blocked.on}; its writer was not seen")
-            return _Answer(Activity.WAITS_OUTSIDE, self._all_of(key, blocked.pids))
+            return _ThreadActivity(Activity.WAITS_OUTSIDE, self._all_of(key, blocked.pids))
         remains = None if blocked.whole else blocked.left
         until = None if remains is None else self._snapshot.at + remains
-        return _Answer(self._by_kind(key, blocked), found, until)
+        return _ThreadActivity(self._by_kind(key, blocked), found, until)
 
     def _iterating(self, waiter: Key, pid: int) -> Iterator[Key]:
         """Yield who gives work to workers: not other workers, which only inherited the pipe."""

@@ -133,7 +133,7 @@ def detect_resume(command: Sequence[str], folder: Path) -> ResumeMethod:
         complete = trainer.complete if trainer else ()
         return ResumeMethod(how=ResumeSign.COMMAND, arguments=(argument,), complete=complete)
     if trainer:
-        return _of_trainer(trainer, _Settings(command, folder))
+        return _of_trainer(trainer, _TrainerSettings(command, folder))
     script = script_in(command, folder)
     if script is None:
         return ResumeMethod(how=ResumeSign.UNKNOWN)
@@ -145,14 +145,18 @@ def detect_resume(command: Sequence[str], folder: Path) -> ResumeMethod:
     if method.how is ResumeSign.UNKNOWN and ours and "rocsteady_train" in program.text:
         return replace(method, reports=program.where(ours[0]))
     library = library_of(program.text)
-    return _with_library(method, library, _Settings(command, folder, script)) if library else method
+    return (
+        _with_library(method, library, _TrainerSettings(command, folder, script))
+        if library
+        else method
+    )
 
 
 def _unknown(why: str = "") -> ResumeMethod:
     return ResumeMethod(how=ResumeSign.UNKNOWN, why_not=why)
 
 
-def _of_trainer(trainer: Trainer, settings: _Settings) -> ResumeMethod:
+def _of_trainer(trainer: Trainer, settings: _TrainerSettings) -> ResumeMethod:
     prevented = settings.prevented(trainer.prevents)
     if trainer.cannot or prevented:
         return _unknown(f"{trainer.name}: {trainer.cannot or prevented}")
@@ -169,7 +173,9 @@ def _of_trainer(trainer: Trainer, settings: _Settings) -> ResumeMethod:
     )
 
 
-def _with_library(method: ResumeMethod, library: Trainer, settings: _Settings) -> ResumeMethod:
+def _with_library(
+    method: ResumeMethod, library: Trainer, settings: _TrainerSettings
+) -> ResumeMethod:
     """Add what is known of the library that a script uses."""
     if prevented := settings.prevented(library.prevents):
         return _unknown(f"{library.name}: {prevented}")
@@ -183,7 +189,7 @@ def _with_library(method: ResumeMethod, library: Trainer, settings: _Settings) -
     )
 
 
-class _Settings:
+class _TrainerSettings:
     """What a trainer is told: by its command, by the files that this names, by its script."""
 
     def __init__(self, command: Sequence[str], folder: Path, script: Path | None = None) -> None:

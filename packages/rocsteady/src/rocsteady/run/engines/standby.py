@@ -63,7 +63,7 @@ class ImportReport(Value, frozen=True, kw_only=True):
 
 
 @dataclass(kw_only=True)
-class _Attempt:
+class _StandbyAttempt:
     start: Start
     pid: int
     from_standby: bool
@@ -72,7 +72,7 @@ class _Attempt:
 
 
 @dataclass(kw_only=True)
-class _Waiting:
+class _WaitingProcess:
     """A standby, and what must still be so when its turn comes."""
 
     process: WaitingCommand
@@ -150,8 +150,8 @@ class Standby:
 
     def __init__(self, run: str, services: Services) -> None:
         self._run, self._journal, self._announcer = run, services.journal, services.announcer
-        self._attempt: _Attempt | None = None
-        self._waiting: _Waiting | None = None
+        self._attempt: _StandbyAttempt | None = None
+        self._waiting: _WaitingProcess | None = None
         self._lock, self._over = threading.Lock(), threading.Event()
         self._looking: threading.Thread | None = None  # since it pays
 
@@ -165,7 +165,7 @@ class Standby:
                     with contextlib.suppress(KeyError, OSError):
                         (Path(start.environment[wire.PAGES]).with_name("site") / IMPORTS).touch()
                 child = start_command(start)
-            self._attempt = _Attempt(start=start, pid=child.pid, from_standby=from_standby)
+            self._attempt = _StandbyAttempt(start=start, pid=child.pid, from_standby=from_standby)
             return child
 
     def close(self) -> None:
@@ -220,7 +220,7 @@ class Standby:
                 attempt.considered = True
                 self._prepare(attempt, _read(pages / f"{attempt.pid}{wire.IMPORTS_SUFFIX}"))
 
-    def _prepare(self, attempt: _Attempt, imports: ImportReport | None) -> None:
+    def _prepare(self, attempt: _StandbyAttempt, imports: ImportReport | None) -> None:
         if imports is None:
             self._give_up("how the script imports torch is not known")
         elif imports.against and attempt.from_standby:
@@ -236,7 +236,7 @@ class Standby:
         else:
             self._waiting = self._started(attempt.start, imports)
 
-    def _started(self, attempt: Start, imports: ImportReport) -> _Waiting:
+    def _started(self, attempt: Start, imports: ImportReport) -> _WaitingProcess:
         run, _, number = attempt.run_id.rpartition("-")
         run_id = f"{run}-{int(number) + 1}"
         environment = dict(attempt.environment)
@@ -252,7 +252,7 @@ class Standby:
         except BaseException:
             remove(injection.pages.parent)
             raise
-        return _Waiting(process=process, injection=injection, start=start, imports=imports)
+        return _WaitingProcess(process=process, injection=injection, start=start, imports=imports)
 
     def _take(self, start: Start) -> AttemptProcesses | None:
         """Turn the standby into the attempt; if anything differs, end it and return None."""
@@ -297,7 +297,9 @@ class Standby:
         self._announcer.note(f"no standby: {why}.")
 
 
-def _against(waiting: _Waiting, start: Start, changed: Mapping[str, str | None], size: int) -> str:
+def _against(
+    waiting: _WaitingProcess, start: Start, changed: Mapping[str, str | None], size: int
+) -> str:
     """Return what differs by now from what the standby was started for; "": nothing."""
     ready = waiting.report
     if ready is None or ready.against or not waiting.process.is_waiting():
