@@ -26,7 +26,7 @@ from rocsteady.plan.trials import (
 from rocsteady.plan.values import Pace
 from rocsteady.probe import sandbox_run
 from rocsteady.probe.scratch import AbsolutePathError
-from rocsteady.run.job.values import Job
+from rocsteady.run.job.values import Job, Total
 from rocsteady.store.location import find_place
 from rocsteady.store.machine_history import Memory
 
@@ -137,6 +137,34 @@ def test_a_script_with_an_absolute_path_is_refused_with_what_its_command_offers(
             trials.run(JOB, Strategy(), Bounds())
         assert str(refused.value) == f"train.py names /here. Use a relative path{instead}"
     memory.close()
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="unconfirmed on Windows")
+def test_a_trial_returns_how_far_it_came_and_why_it_failed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    folder = tmp_path / "project"
+    folder.mkdir()
+    script = folder / "train.py"
+    job = Job(
+        command=(sys.executable, "train.py"), total=Total(log=r"step (?P<n>\d+)/(?P<total>\d+)")
+    )
+    memory = Memory(find_place(tmp_path / "memory"))
+    with Trials(folder, memory, print) as trials:
+        script.write_text("print('step 40/40')")
+        (well,) = trials.run(job, Strategy(), Bounds())
+        script.write_text("print('step 3/40', flush=True); raise ValueError('no such data')")
+        (badly,) = trials.run(job, Strategy(), Bounds())
+    memory.close()
+
+    assert (well.finished, well.failure, well.step, well.total) == (True, "", 40, 40)
+    assert (badly.finished, badly.failure, badly.step, badly.total) == (
+        False,
+        "script-error",
+        3,
+        40,
+    )
 
 
 def lay_out(root: Path, busy: int, memory: int) -> Path:
