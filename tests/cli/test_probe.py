@@ -239,6 +239,8 @@ def test_what_took_the_machine_down_is_told_and_not_tried_again_unasked(probing:
     assert "  ok       import" in again.out
 
 
+@pytest.mark.ci
+@pytest.mark.slow
 def test_the_interpreter_of_a_folder_is_not_run_unasked(probing: Probing) -> None:
     folder = probing.cli.folder / ".venv"
     environment_with_torch(folder)
