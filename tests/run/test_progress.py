@@ -78,6 +78,18 @@ def test_a_look_that_comes_late_does_not_put_a_checkpoint_before_its_step() -> N
     assert step_times.step_at(now - 6.0) == (20, 34)
 
 
+def test_a_save_is_counted_once_also_if_its_time_is_not() -> None:
+    """One of another thread than the one that trains, or so short that no time was counted."""
+    made = AttemptProgress(lambda: None, None)
+    saving = [(0.1, None), (0.2, None), (0.2, None), (0.2, 5.0), (0.2, 5.0)]
+    for step, (seconds, saved) in zip((20, 20, 30, 40, 41), saving, strict=True):
+        seen = {"seconds_in": {"checkpoint": seconds}, "saved": saved}
+        made.heartbeats = (msgspec.structs.replace(beat(step), **seen),)
+        made.seen(time.monotonic(), HEALTHY)
+
+    assert made.saves == 2
+
+
 def test_where_the_job_names_a_pattern_it_is_the_count_of_work() -> None:
     printed = [PrintedProgress(n=3, total=300, rate=None)]
     made = AttemptProgress(lambda: printed[-1], None, before=2, by_log=True)

@@ -11,9 +11,9 @@ from replays.earlier import Earlier, leave_runs
 
 from rocsteady.doctor.knowledge.harmful_variables import harmful_variables
 from rocsteady.doctor.values import ComputeDevice
-from rocsteady.model import Outcome, Risk, Strategy
+from rocsteady.model import Risk, Strategy
 from rocsteady.plan.circumstances import Circumstances, Goal, histories
-from rocsteady.plan.pace import FailureCost, FailureHistory, finish
+from rocsteady.plan.pace import FailureHistory
 from rocsteady.plan.planner import Planner
 from rocsteady.plan.script_traces import ScriptTraces
 from rocsteady.plan.trials import TrialKind, TrialResult
@@ -114,33 +114,3 @@ def test_what_a_person_has_mended_since_does_not_count(tmp_path: Path) -> None:
 
     ((_, seen),) = histories(stories)
     assert (seen.failures, seen.kinds, seen.steps) == (1, ("hang-in-loader",), 900)
-
-
-def test_a_restart_before_the_next_failure_takes_time_as_one(tmp_path: Path) -> None:
-    project, state = tmp_path / "project", tmp_path / "state"
-    project.mkdir()
-    (project / FILE).write_text('command = ["python", "train.py"]\n')
-    leave_runs(project, state, *(Earlier(900, 400.0, "segfault"),) * 3)
-    journal = Journal(find_place(project, state=state))
-    stories = tuple(journal.story(line.run.name) for line in journal.runs())
-    journal.close()
-    failed = tuple(
-        replace(
-            story,
-            failures=(),
-            attempts=tuple(replace(it, outcome=Outcome.PLANNED) for it in story.attempts),
-        )
-        for story in stories[:2]
-    )
-
-    ((_, crashed),) = histories(stories)
-    ((_, restarted),) = histories((*failed, stories[2]))
-
-    assert (crashed.failures, crashed.avoided) == (3, 0)
-    assert (restarted.failures, restarted.avoided) == (1, 2)
-    again = FailureCost(again=10.0, interval=60.0)
-    ends = [
-        finish(pace(2.0), 10_000, history=each, loss=again, due=None)
-        for each in (crashed, restarted)
-    ]
-    assert ends[0] == ends[1]

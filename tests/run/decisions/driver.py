@@ -40,7 +40,6 @@ from rocsteady.run.recovery.backoff import Drives
 from rocsteady.run.recovery.decision import Here, decide, first_decision, in_force
 from rocsteady.run.recovery.history import history_of
 from rocsteady.run.recovery.machine import RunMachine
-from rocsteady.run.recovery.planned_restart import plan_restart
 from rocsteady.run.telling.journal_records import result_of
 from rocsteady.store.values import (
     AttemptRecord,
@@ -102,7 +101,7 @@ class World:
             own_counts=dict(ending.counts),
             start=start[0] if start else "",
             made=ending.made,
-            saves=ending.saves,
+            saves=len(ending.saves),
             saved=SavedFiles(failed=ending.saved_failed),
             wrote_checkpoint=ending.wrote,
             all_cut_off=ending.all_cut_off,
@@ -298,7 +297,6 @@ def _decisions(driven: Driven) -> Iterator[dict[str, Any]]:
             "resume": decision.needs_resume,
             "announced": bool(decision.own_error),
             "save": history.save_after,
-            "planned": _planned(driven),
             "hung": history.hung.place if history.hung else "",
             "hangs": dict(history.hangs),
             "crashes": history.crashes,
@@ -308,15 +306,6 @@ def _decisions(driven: Driven) -> Iterator[dict[str, Any]]:
         if decision.ends:
             return
         driven.clock.now += decision.wait
-
-
-def _planned(driven: Driven) -> int | None:
-    history, case = driven.history, driven.case
-    may = case.resumes != "not" and not case.options.observe
-    if not may or history.rhythm_of is None or history.rhythm_of[1] != history.strategy:
-        return None
-    plan = plan_restart(history.rhythm, history.planned, on_request=history.saves_on_request)
-    return plan.after if plan else None
 
 
 def _fields(strategy: Strategy) -> dict[str, Any]:

@@ -23,8 +23,8 @@ LONG = ("hang-in-loader", "hang-in-loader", "hang-in-sync", "hang-in-backward", 
         "collective-timeout", "hang-in-collective", "gpu-hang", "loader-worker-died",
         "miopen-failure", "storage-unavailable", "gpu-taken")  # fmt: skip
 OTHER_ENDS = (
-    Outcome.PLANNED,
-    Outcome.PLANNED,
+    Outcome.REPLACED,
+    Outcome.LEFT,
     Outcome.LEFT,
     Outcome.REPLACED,
     Outcome.STARTED_OVER,

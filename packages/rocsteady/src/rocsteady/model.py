@@ -50,7 +50,6 @@ class Outcome(OpenEnum):
     REPLACED = "restarted together with other hosts"
     STARTED_OVER = "started over instead of resuming"
     LEFT = "left for the next option of the plan"
-    PLANNED = "restarted before the next failure"
     NOT_STARTED = "not started"
     OTHER = "unknown"
 
@@ -63,7 +62,6 @@ def has_failed(outcome: Outcome, code: int | None) -> bool:
         Outcome.REPLACED,
         Outcome.STARTED_OVER,
         Outcome.LEFT,
-        Outcome.PLANNED,
     )
     return outcome not in ours and (outcome is not Outcome.BY_ITSELF or code != 0)
 

@@ -35,7 +35,6 @@ from rocsteady.failures.remedy import load_remedies, requested_strategy
 from rocsteady.model import (
     IntentKind,
     Observation,
-    Outcome,
     ProbeOutcome,
     RunOutcome,
     Strategy,
@@ -120,7 +119,6 @@ def histories(stories: tuple[RunRecord, ...]) -> tuple[tuple[Strategy, FailureHi
             steps = max(0, (attempt.last_step or 0) - (attempt.first_step or 0))
             found[number] = FailureHistory(
                 failures=before.failures + bool(kind),
-                avoided=before.avoided + (attempt.outcome is Outcome.PLANNED),
                 seconds=before.seconds + max(0.0, attempt.ended - attempt.started),
                 steps=before.steps + steps,
                 kinds=(*before.kinds, kind) if kind else before.kinds,

@@ -142,7 +142,6 @@ class FailureHistory(Value, frozen=True, kw_only=True):
     """What was seen of an option here, in runs and trials."""
 
     failures: int = 0
-    avoided: int = 0  # by a restart right before, which takes time as well
     seconds: float = 0.0  # of training
     steps: int = 0
     kinds: tuple[str, ...] = ()  # of the failures
@@ -200,11 +199,10 @@ def _failure_rate(history: FailureHistory, pace: Pace) -> tuple[float, float]:
     counted: those of a trial that mostly starts say little by its seconds.
     """
     seconds = history.steps / pace.rate if history.steps else history.seconds
-    restarts = history.failures + history.avoided
-    if restarts < HANDFUL:
-        return restarts + WEIGHT, 1 / (seconds + WEIGHT * PRIOR_INTERVAL)
-    shape = restarts + SEEN_WEIGHT
-    return shape, restarts / (shape * max(seconds, SHORTEST))
+    if history.failures < HANDFUL:
+        return history.failures + WEIGHT, 1 / (seconds + WEIGHT * PRIOR_INTERVAL)
+    shape = history.failures + SEEN_WEIGHT
+    return shape, history.failures / (shape * max(seconds, SHORTEST))
 
 
 def _took(dice: random.Random, work: float, often: float, loss: FailureCost) -> float:

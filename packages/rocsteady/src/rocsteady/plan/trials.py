@@ -432,7 +432,6 @@ def trial_history(results: Iterable[TrialResult], result: TrialResult) -> Failur
 def together(first: FailureHistory, second: FailureHistory) -> FailureHistory:
     return FailureHistory(
         failures=first.failures + second.failures,
-        avoided=first.avoided + second.avoided,
         seconds=first.seconds + second.seconds,
         steps=first.steps + second.steps,
         kinds=first.kinds + second.kinds,

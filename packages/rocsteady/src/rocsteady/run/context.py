@@ -20,7 +20,6 @@ from rocsteady.run.checkpoints.resume import Origin
 from rocsteady.run.engines.processes import Engine, start_command
 from rocsteady.run.engines.torchrun import AgentLink
 from rocsteady.run.job.values import Job
-from rocsteady.run.recovery.planned_restart import PlannedRestart
 from rocsteady.run.stop_requests import StopRequests
 from rocsteady.run.telling.announcer import Announcer
 from rocsteady.store.journal import Journal
@@ -108,7 +107,6 @@ class AttemptContext(Value, frozen=True, kw_only=True):
     resumed: bool = False  # it goes on from a checkpoint
     save_after: int | None = None  # steps, where earlier attempts did not come to a save
     between_failures: float | None = None  # seconds, as earlier runs here showed
-    planned_restart: PlannedRestart | None = None
 
     @property
     def saving(self) -> dict[str, str]:

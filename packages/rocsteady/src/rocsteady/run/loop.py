@@ -449,7 +449,6 @@ class Supervisor:
                 resumed=bool(start.before.key),
                 save_after=history.save_after,
                 between_failures=self._between_failures,
-                planned_restart=self._review.planned_restart(history),
                 strategy=history.strategy,
             )
             self._deadline_monitor.begin(start.number)
@@ -490,7 +489,6 @@ class Supervisor:
             step_times=self._step_times,
             on_sample=self._watchers.look,
             on_resumes=self._script_resumes,
-            newest_saved=self._checkpoints.newest_saved,
             trial=self._trial,
             leaves=self._leaves,
         )
@@ -541,7 +539,7 @@ class Supervisor:
         if end.own_step is None and before.key and end.heartbeats:
             end = msgspec.structs.replace(end, unsure=max(1, before.high - before.low))
         self._checkpoints.saved_in(end.saved)
-        fails = is_failure(end) or end.outcome is Outcome.PLANNED
+        fails = is_failure(end)
         if fails or end.outcome is Outcome.STOPPED:
             for line in self._checkpoints.take_stock(end):
                 self._announcer.say(line)

@@ -58,7 +58,7 @@ class AttemptResult(Value, frozen=True, kw_only=True, omit_defaults=True):
     own_step: int | None = None  # by the script's own count
     own_counts: dict[str, int] = field(default_factory=dict)
     made: int = 0  # steps
-    saves: tuple[int, ...] = ()  # steps of its own that it had made when it saved
+    saves: int = 0  # how often it saved
     unsaved: str = ""  # a file that could not be saved
     heard: bool = False  # it has told how far it came
     stepped: bool = False  # and made a step of its own

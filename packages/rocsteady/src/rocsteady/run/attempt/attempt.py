@@ -65,7 +65,6 @@ from rocsteady.run.engines.processes import AttemptProcesses
 from rocsteady.run.hosts.job_hang import JobHang
 from rocsteady.run.job.values import Total
 from rocsteady.run.options import RunOptions
-from rocsteady.run.recovery.planned_restart import SaveWatch
 from rocsteady.run.stopwatch import boot_clock
 from rocsteady.store.values import Sample
 from rocsteady.system.child import Start
@@ -89,7 +88,6 @@ class Attempt:
         step_times: StepTimes,
         on_sample: Callable[[Sample], None],
         on_resumes: Callable[[tuple[Resumes, ...]], None],  # once the script says that it does
-        newest_saved: Callable[[], float],  # when, by the clock; 0: there is no whole checkpoint
         trial: ResumeTrial | None = None,  # of a way to resume that is not proven yet
         leaves: Callable[[float], str] = lambda _: "",  # why the option is left now; "": it is kept
     ) -> None:
@@ -134,9 +132,7 @@ class Attempt:
         self._refusals = RefusedSettings(services.announcer, context, self._began)
         self._job_hang = JobHang(services.hosts, services.announcer, options.patience)
         self._asked = RequestedActions(context, options, services)
-        self._save_watch = SaveWatch(context.planned_restart, newest_saved, self._ask_to_save)
         self._total: int | None = None  # steps of the whole job
-        self._left: int | None = None  # steps to its end
         self._watchers = self._watchers_of(RankWaitsFile(context.pages))
 
     def _watchers_of(self, rank_waits: RankWaitsFile) -> Watchers[Look]:
@@ -313,7 +309,6 @@ class Attempt:
         sample = self._progress.seen(now, verdict, self._gauges.read(now, tree))
         self._services.journal.progressed(self._context.spec.run.id, self._context.number, sample)
         self._total = sample.total
-        self._left = None if sample.total is None else sample.total - sample.step
         self._on_sample(sample)
         if alive and verdict.examine:
             self._examine(child, verdict)
@@ -339,13 +334,9 @@ class Attempt:
 
     def _examine(self, child: AttemptProcesses, verdict: Verdict) -> None:
         first = not self._snapshots and not verdict.over
-        if first and not self._options.observe:
-            self._ask_to_save()
-        self._take_snapshot(child)
-
-    def _ask_to_save(self) -> None:
-        if self._context.pages is not None:
+        if first and not self._options.observe and self._context.pages is not None:
             ask_to_save(self._context.pages)
+        self._take_snapshot(child)
 
     def _take_snapshot(self, child: AttemptProcesses) -> None:
         """Look closer; at what the GPU says too, if that is waited for."""
@@ -366,10 +357,6 @@ class Attempt:
         if self._trial is not None and self._has_started_over(self._trial):
             stopped = child.stop(self._timing.stopping, first=None)  # at once: it may not save
             outcome = Outcome.UNKILLABLE if stopped.unkillable else Outcome.STARTED_OVER
-            return self._end(child, outcome, stopped.exit)
-        if self._save_watch.is_time(self._progress.heartbeats, self._left):
-            stopped = child.stop(self._timing.stopping, first=None)  # at once: it has saved
-            outcome = Outcome.UNKILLABLE if stopped.unkillable else Outcome.PLANNED
             return self._end(child, outcome, stopped.exit)
         if verdict.condition is RunState.STOPPED:
             self._suspension.seen(child, self._snapshots[-1] if self._snapshots else None)
@@ -474,12 +461,10 @@ class Attempt:
             Outcome.BY_ITSELF,
             Outcome.HUNG,
             Outcome.AT_EXIT,
-            Outcome.PLANNED,
         ):
             outcome = Outcome.STOPPED  # whatever code it gave: nothing follows
         self._refusals.say()
         progress = self._progress
-        self._save_watch.look(progress.heartbeats)
         pages = self._context.pages
         if self._trial is not None and pages is not None:
             steps = any(beat.step for beat in progress.heartbeats)
@@ -501,7 +486,7 @@ class Attempt:
             confirmed=progress.own_step is not None,
             own_counts=progress.own_counts,
             wrote_checkpoint=progress.wrote_checkpoint,
-            saves=tuple(self._save_watch.saves),
+            saves=progress.saves,
             saved=read_saved(pages) if pages else SavedFiles(),
             read=read_checkpoint(pages) if pages else None,
             found=found,

@@ -52,7 +52,7 @@ class AttemptEnd(Value, frozen=True, kw_only=True):
     )  # other counts of the script's own, by their kind
     start: str = ""  # by which the checkpoint that it went on from is known again; "": none
     made: int = 0  # steps
-    saves: tuple[int, ...] = ()  # steps of its own that it had made when it saved
+    saves: int = 0  # how often it saved
     saved: SavedFiles = SavedFiles()
     unsure: int = 0  # by how many steps that may be too few, where they go on from a checkpoint
     wrote_checkpoint: bool  # or it cannot be told that it did not
@@ -115,6 +115,4 @@ def _stopped_because(end: AttemptEnd) -> str:
         return f"hung, {end.found.verdict.why}{place}"
     if end.outcome is Outcome.AT_EXIT:
         return "the script finished but did not exit"
-    if end.outcome is Outcome.PLANNED:
-        return "it has saved, and the next failure is near"
     return ""

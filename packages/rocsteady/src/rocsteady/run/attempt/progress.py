@@ -265,6 +265,9 @@ class AttemptProgress:
         self._signs = 0  # of work
         self._worked: tuple[float, float] | None = None  # since when, and when last
         self._saved = 0.0  # when it last saved, by the monotonic clock
+        self._saving = 0.0  # seconds of saving so far
+        self._saved_at: int | None = None  # steps of its own
+        self.saves = 0  # how often it saved
 
     @property
     def before(self) -> int:
@@ -370,9 +373,15 @@ class AttemptProgress:
         )
 
     def _newly_saved(self, step: int) -> dict[str, float]:
-        """Return up to which step it saved since the last look, if it did."""
+        """Return up to which step it saved since the last look, if it tells; count the saves."""
         last = max(self.heartbeats, key=lambda beat: beat.saved or 0.0, default=None)
-        if last is None or (last.saved or 0.0) <= self._saved:
+        saving = sum(beat.seconds_in.get("checkpoint", 0.0) for beat in self.heartbeats)
+        told = last is not None and (last.saved or 0.0) > self._saved
+        made = max((beat.step for beat in self.heartbeats), default=0)
+        if (told or saving > self._saving) and made != self._saved_at:
+            self.saves, self._saved_at = self.saves + 1, made
+        self._saving = saving
+        if last is None or not told:
             return {}
         self._saved = last.saved or 0.0
         ahead = last.saved_step - self._made if self._counting else 0

@@ -328,14 +328,6 @@ class Checkpoints:
         found = stamp(self.folder, newest.path) if newest else None
         return found.size if found else 0
 
-    def newest_saved(self) -> float:
-        """Return when the newest whole checkpoint was written, while the script goes on."""
-        if self.method.how is ResumeSign.UNKNOWN:
-            newest = self.newest()
-            return newest.written if newest else 0.0
-        good = usable(self._written())
-        return good[0].written / NANOSECONDS if good else 0.0
-
     def started(self) -> None:
         """Forget what was read: the attempt that starts may change it."""
         self._judged.clear()

@@ -25,7 +25,6 @@ from rocsteady.run.recovery.backoff import LONGEST_WAIT, SCHEDULERS, Drives, in_
 from rocsteady.run.recovery.decision import THE_SCRIPTS_OWN, Here, what_failed
 from rocsteady.run.recovery.history import History
 from rocsteady.run.recovery.machine import RunMachine
-from rocsteady.run.recovery.planned_restart import PlannedRestart, plan_restart
 from rocsteady.run.telling.deadline_monitor import DeadlineMonitor
 from rocsteady.run.telling.events import Crashed, Waiting
 from rocsteady.wording import duration, moment, plural
@@ -127,15 +126,6 @@ class AttemptReview:
             )
         )
 
-    def planned_restart(self, history: History) -> PlannedRestart | None:
-        """Return when the next attempt is best restarted, before it fails; None: not before."""
-        may = self._checkpoints.can_resume and not self._checkpoints.is_unproven
-        if self._options.observe or self._services.hosts is not None or not may:
-            return None
-        if history.rhythm_of is None or history.rhythm_of[1] != history.strategy:
-            return None
-        return plan_restart(history.rhythm, history.planned, on_request=history.saves_on_request)
-
     def _announce_failure(self, failure: Failure, decision: Decision, history: History) -> None:
         """Announce a failure once, unless a hang was, or what is waited for says it."""
         crash = history.crash
@@ -175,17 +165,13 @@ class AttemptReview:
         failures = history.rhythm
         if len(failures) not in COSTS_ANNOUNCED:
             return
-        steps = round(median(failure.made for failure in failures))
-        seconds = median(failure.restart for failure in failures)
+        steps = round(median(made for made, _ in failures))
+        seconds = median(restart for _, restart in failures)
         ahead = self._deadline_monitor.forecast(time.time())
         ends = f"; done about {moment(ahead.at, now=time.time())}" if ahead else ""
-        plan = self.planned_restart(history)
-        early = (
-            f" Restarting earlier: with the save at {plural(plan.after, 'step')}." if plan else ""
-        )
         self._announcer.say(
             f"fails about every {plural(steps, 'step')}; each restart costs"
-            f" {duration(seconds)}{ends}.{early}"
+            f" {duration(seconds)}{ends}."
         )
 
     def _offer_seed(self) -> None:

@@ -51,7 +51,6 @@ NO_OPTION_HELPS = (Component.SCRIPT, Component.DISK, Component.NETWORK)
 AFTER: Mapping[Outcome, tuple[Next, str, int | None]] = {
     Outcome.REPLACED: (Next.AGAIN, "other hosts restarted the job", PERSON_NEEDED),
     Outcome.LEFT: (Next.AGAIN, "no option of the plan is left", PERSON_NEEDED),
-    Outcome.PLANNED: (Next.AGAIN, "restarting right after a save: the next failure is near", None),
     Outcome.STOPPED: (Next.END, "stopped by the user", None),
     Outcome.AT_EXIT: (
         Next.END,

@@ -22,7 +22,6 @@ from rocsteady.model import (
 )
 from rocsteady.run.attempt.progress import ProgressCounts
 from rocsteady.run.context import HangPlace
-from rocsteady.run.recovery.planned_restart import PastFailure
 from rocsteady.store.values import (
     AttemptRecord,
     AttemptResult,
@@ -34,7 +33,6 @@ from rocsteady.store.values import (
 MAX_ATTEMPTS_PER_CHECKPOINT = 3  # attempts from one checkpoint of which none gets further
 MAX_FROM_ONE_START = 8  # attempts of which each gets a little further, and none to the next save
 SAVE_EARLIER_AFTER = 2  # of them
-LATEST = 20  # failures of which the rhythm is looked at
 
 
 @dataclass
@@ -75,9 +73,9 @@ class History:
     starts: Starts = field(default_factory=Starts)
     save_after: int | None = None  # steps, to get past where others ended
     saved_after: int | None = None  # the same before the last attempt
-    rhythm: list[PastFailure] = field(default_factory=list)  # failures alike, each further
+    # Failures alike, each further: steps that were made, and seconds without any.
+    rhythm: list[tuple[int, float]] = field(default_factory=list)
     rhythm_of: tuple[str, Strategy] | None = None  # their kind, and with what they failed
-    planned: int = 0  # restarts since the last failure
     stepped: bool = False  # in any attempt
     tries: int = 0  # without progress
     waited: float = 0.0  # seconds without progress, waits included
@@ -130,8 +128,7 @@ class History:
     @property
     def is_routine(self) -> bool:
         """Whether the last attempt ended as was announced."""
-        planned = self.last is not None and self.last.outcome is Outcome.PLANNED
-        return planned or len(self.rhythm) > ROUTINE_AFTER
+        return len(self.rhythm) > ROUTINE_AFTER
 
     @property
     def has_helped(self) -> bool:
@@ -169,18 +166,13 @@ class History:
         self.split = result.batch_split or self.split
         self.saves_on_request = result.batch_split is not None
         self.saved_after = self.save_after
-        planned = attempt.outcome is Outcome.PLANNED
-        saves = len(result.saves) - bool(result.unsaved)
+        saves = result.saves - bool(result.unsaved)
         self._saved = saves > 0 or not result.start or not result.heard
-        if planned or (attempt.failed and self.progressed and self._saved):
+        if attempt.failed and self.progressed and self._saved:
             self.tries, self.waited = 0, 0.0
         else:
             self.tries += attempt.failed
             self.waited += result.seconds
-        if planned:
-            self.planned += 1
-            self.stepped, self._kind = True, ""
-            self.repeats = self.announced = False
 
     def _came_further(self, attempt: AttemptRecord, result: AttemptResult) -> bool:
         """Return whether an attempt came further than all before it.
@@ -244,15 +236,9 @@ class History:
         counts, alike = self.progressed and result.made > 0, (failure.kind, self.strategy)
         if not counts or alike != self.rhythm_of:
             self.rhythm = []
-        self.rhythm_of, self.planned = alike, 0
+        self.rhythm_of = alike
         if counts:
-            past = PastFailure(
-                made=result.made,
-                saves=result.saves,
-                seconds=result.progress_seconds / result.made,
-                restart=result.seconds - result.progress_seconds,
-            )
-            self.rhythm = [*self.rhythm, past][-LATEST:]
+            self.rhythm.append((result.made, result.seconds - result.progress_seconds))
 
     def _decided(self, decision: Decision) -> None:
         self.decided, self.avoid, self._next_wait = True, decision.avoid, decision.wait
