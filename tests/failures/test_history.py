@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rocsteady.failures.history import Reach, made_difference
+from rocsteady.failures.situation import Reach, made_difference
 from rocsteady.model import Strategy
 
 CLEAN = Strategy()

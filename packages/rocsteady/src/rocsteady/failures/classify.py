@@ -18,8 +18,7 @@ from rocsteady.doctor.knowledge.failures import (
     KnownFailure,
 )
 from rocsteady.doctor.knowledge.waits import WaitKnowledge, load_waits
-from rocsteady.failures.candidate import Candidate, EndRules
-from rocsteady.failures.candidate_search import TextRules, rank_first_seen
+from rocsteady.failures.candidates import Candidate, EndRules, TextRules, rank_first_seen
 from rocsteady.failures.hangs import (
     BY_PHASE,
     Hang,
@@ -27,8 +26,7 @@ from rocsteady.failures.hangs import (
     place_of_thread,
 )
 from rocsteady.failures.signature_search import cleaned
-from rocsteady.failures.stack_dumps import is_dump, read_dump
-from rocsteady.failures.stacks import from_snapshots
+from rocsteady.failures.stacks import from_snapshots, is_dump, read_dump
 from rocsteady.failures.symptoms import Symptoms, signal_name
 from rocsteady.failures.tracebacks import crash_line, line_of
 from rocsteady.model import Certainty, Failure, FailureKind, Fingerprint, Role

@@ -15,8 +15,7 @@ from msgspec.structs import replace
 from rocsteady.doctor.knowledge.failures import Nature
 from rocsteady.doctor.knowledge.harmful_variables import harmful_variables
 from rocsteady.doctor.machine.gpus import gfx_name
-from rocsteady.failures.history import strategies_tried
-from rocsteady.failures.situation import Refused, Situation
+from rocsteady.failures.situation import Refused, Situation, strategies_tried
 from rocsteady.model import FailureKind, Strategy
 
 ALREADY_TRIED = "already tried"

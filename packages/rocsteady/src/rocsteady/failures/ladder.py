@@ -16,15 +16,16 @@ from rocsteady.doctor.knowledge.failures import Nature
 from rocsteady.doctor.knowledge.values import Fix
 from rocsteady.failures.computed import ALREADY_TRIED
 from rocsteady.failures.difference import changed, describe_changes
-from rocsteady.failures.history import (
+from rocsteady.failures.remedy import SAME_AGAIN, Remedy, load_remedies
+from rocsteady.failures.situation import (
     BROUGHT_ABOUT,
     LadderPosition,
+    Refused,
+    Situation,
     is_same,
     standing_of,
     strategies_tried,
 )
-from rocsteady.failures.remedy import SAME_AGAIN, Remedy, load_remedies
-from rocsteady.failures.situation import Refused, Situation
 from rocsteady.model import FailedAttempt, FailureKind, Strategy, Value
 
 # Attempts in a row without progress, where there was some and no remedy is left.

@@ -17,7 +17,7 @@ import msgspec
 from rocsteady.doctor.knowledge.values import Fix
 from rocsteady.doctor.values import Brief, Diagnosis
 from rocsteady.failures.difference import describe_changes
-from rocsteady.failures.history import Reach, made_difference
+from rocsteady.failures.situation import Reach, made_difference
 from rocsteady.hangs.frames import is_users_file, place
 from rocsteady.hangs.proof.wait_set import Waiter
 from rocsteady.model import (

@@ -13,10 +13,9 @@ from msgspec.structs import replace
 
 from rocsteady.doctor.knowledge.failures import Component, load_failures
 from rocsteady.exit_codes import INTERRUPTED, PERSON_NEEDED, RETRY
-from rocsteady.failures.history import BROUGHT_ABOUT, made_difference
 from rocsteady.failures.ladder import RemedyChoice, choose_remedy
 from rocsteady.failures.remedy import SAME_AGAIN, load_remedies
-from rocsteady.failures.situation import Situation
+from rocsteady.failures.situation import BROUGHT_ABOUT, Situation, made_difference
 from rocsteady.failures.symptoms import signal_name
 from rocsteady.model import (
     CPU,

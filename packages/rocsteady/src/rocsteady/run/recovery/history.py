@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from rocsteady.doctor.knowledge.failures import load_failures
-from rocsteady.failures.history import Reach, made_difference
+from rocsteady.failures.situation import Reach, made_difference
 from rocsteady.model import (
     BatchSplit,
     Decision,
