@@ -254,7 +254,7 @@ def test_files_of_a_job_are_looked_for_where_they_are_written() -> None:
     job = Job(
         command=("python",),
         resume=Resume(arguments=("{checkpoint}",), checkpoints=("out/*.pt", "/p/k/*.pt", "/e/*")),
-        done_when=DoneWhen(files=(WantedFile(path="/p/model.pt"),), metrics={"/p/m.json:a": ">1"}),
+        done_when=DoneWhen(files=(WantedFile(path="/p/model.pt"),)),
     )
 
     there = job_in(made, job)
@@ -262,7 +262,6 @@ def test_files_of_a_job_are_looked_for_where_they_are_written() -> None:
     assert there.resume is not None
     assert there.resume.checkpoints == ("out/*.pt", "/w/k/*.pt", "/e/*")
     assert there.done_when.files == (WantedFile(path="/w/model.pt"),)
-    assert there.done_when.metrics == {"/w/m.json:a": ">1"}
 
 
 def test_paths_outside_that_may_be_written_to_are_found(tmp_path: Path) -> None:

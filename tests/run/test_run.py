@@ -91,36 +91,6 @@ def test_done_means_done_and_what_is_missing_is_named(
     assert project.line()["run"]["outcome"] == ("ended, not done" if expected else "done")
 
 
-@pytest.mark.parametrize(
-    ("least", "expected"),
-    [
-        (0.6, []),
-        (0.65, ["done_when.metrics: metadata.json:accuracy: 0.61, required >=0.65"]),
-    ],
-)
-def test_numbers_that_a_job_requires_are_read_when_its_command_has_ended(
-    project: Project, least: float, expected: list[str]
-) -> None:
-    script = project.script("""
-        import pathlib
-        pathlib.Path("metadata.json").write_text('{"accuracy": 0.61, "latency_ms": 4}')
-        print("val mAP 0.2")
-        print("val mAP 0.41")
-    """)
-    wanted = """
-        [done_when.metrics]
-        "metadata.json:accuracy" = ">=%s"
-        "metadata.json:latency_ms" = "<=5"
-        'log:mAP ([0-9.]+)' = ">=0.4"
-    """
-
-    project.job(wanted % least, script)
-    ended = project.run()
-
-    assert all(each in ended.lines("gave up")[0] for each in expected)
-    assert ended.code == (76 if expected else 0)
-
-
 def test_gpus_that_nobody_can_ask_are_not_known_to_have_been_busy(project: Project) -> None:
     project.job("done_when = { gpus_busy = 2 }", project.script("print('hello')"))
 

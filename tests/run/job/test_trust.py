@@ -62,7 +62,6 @@ def test_the_first_use_and_a_changed_command_are_confirmed(tmp_path: Path, memor
         "[resume]\ncheckpoints = ['linked/*.pt']",
         "[done_when]\nfiles = [{ path = '/etc/pass*' }]",
         "[done_when]\nfiles = [{ path = '~/x.pt' }]",
-        "[done_when.metrics]\n'/home/other/secrets.json:key' = '>=0'",
     ],
 )
 def test_what_it_adds_starts_sends_to_or_reaches_outside_is_confirmed(

@@ -26,7 +26,6 @@ from rocsteady.plan.exports.targets import TARGETS
 from rocsteady.plan.exports.wheels import FOLDER, wheels
 from rocsteady.plan.saved_plan import load_plan, option_numbered
 from rocsteady.plan.values import Option, Plan
-from rocsteady.run.job.metric_goals import metric_files
 from rocsteady.run.job.values import DoneWhen, Job
 from rocsteady.screens.screen import show, tell
 from rocsteady.store.forecast import due
@@ -135,9 +134,7 @@ def _pinned(folder: Path) -> str:
 
 def _outputs(wanted: DoneWhen) -> tuple[str, ...]:
     """Return what must come back for the job to count as done."""
-    return tuple(
-        dict.fromkeys((*(file.path for file in wanted.files), *metric_files(wanted.metrics)))
-    )
+    return tuple(dict.fromkeys(file.path for file in wanted.files))
 
 
 def _option(kind: str, number: int | None, folder: Path, plan: Plan | None) -> Option | None:

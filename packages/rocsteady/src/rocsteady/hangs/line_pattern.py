@@ -20,7 +20,6 @@ class LineMatch(NamedTuple):
 
     groups: Mapping[str, str | None]
     end: int
-    first: str | None = None  # the first group, with a name or without
 
 
 class LinePattern:
@@ -37,7 +36,6 @@ class LinePattern:
         except (regex.error, ArithmeticError, RecursionError, MemoryError) as error:
             raise ValueError(f"not a pattern: {error}") from None
         self.names = frozenset(self._pattern.groupindex)
-        self.groups = int(self._pattern.groups)
         self.timeouts = 0  # lines that took too long
 
     def search(self, line: str) -> LineMatch | None:
@@ -53,4 +51,4 @@ class LinePattern:
             return None
         groups = match.groupdict()
         end = max((match.end(name) for name in groups), default=match.end())
-        return LineMatch(groups, end, match.group(1) if self.groups else None)
+        return LineMatch(groups, end)

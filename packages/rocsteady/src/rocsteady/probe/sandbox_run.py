@@ -17,7 +17,6 @@ from rocsteady.probe.scratch import AbsolutePathError, Method, Scratch, make_scr
 from rocsteady.run.attempt.injection import OWNER, read_owner
 from rocsteady.run.checkpoints.resume import Launch
 from rocsteady.run.context import RunSpec, Services
-from rocsteady.run.job.metric_goals import moved_metrics
 from rocsteady.run.job.values import Job
 from rocsteady.run.loop import Supervisor
 from rocsteady.run.observer import ObservedRun, Observer
@@ -134,8 +133,7 @@ def job_in(scratch: Scratch, job: Job) -> Job:
     files = tuple(replace(each, path=scratch.inside(each.path)) for each in done.files)
     if resume is not None:
         resume = replace(resume, checkpoints=tuple(map(scratch.inside, resume.checkpoints)))
-    metrics = moved_metrics(done.metrics, scratch.inside)
-    return replace(job, done_when=replace(done, files=files, metrics=metrics), resume=resume)
+    return replace(job, done_when=replace(done, files=files), resume=resume)
 
 
 class _InSandbox(Observer):

@@ -23,7 +23,6 @@ from rocsteady.system.output_buffer import OutputBuffer
 
 LOG_BYTES = 200_000_000  # bytes of an attempt
 LEAST_LOG_BYTES = 1_000_000  # bytes; less would keep next to nothing
-LEFT_OUT = b" bytes are left out here: "  # in the line that stands for them
 CHUNK = 1024 * 1024  # bytes that are moved or searched at a time
 CONTEXT_BYTES = 200  # bytes of a line that are kept on either side of a text
 
@@ -66,7 +65,9 @@ class LogLimit:
             return
         self._search(first, last)
         self.left_out += last - first
-        text = b"rocsteady: %d%bthe log of an attempt is limited to" % (self.left_out, LEFT_OUT)
+        text = b"rocsteady: %d bytes are left out here: the log of an attempt is limited to" % (
+            self.left_out
+        )
         text += b" %d MB (log_limit in rocsteady.toml)\n" % (self._limit // 1_000_000)
         text += b"".join(self._lines)
         self._put(self._head, text)

@@ -19,7 +19,6 @@ from rocsteady_train.checkpoints.folder import BrokenError
 from rocsteady_train.untrusted_file import open_regular, read_head
 
 from rocsteady.model import Value
-from rocsteady.run.job.metric_goals import NotFoundError, number_of, reached
 from rocsteady.run.job.values import DoneWhen, FileKind, Job, WantedFile
 from rocsteady.system.drives import CLOCK_GRAIN
 from rocsteady.system.logfile import STAMP
@@ -62,16 +61,14 @@ def done(job: Job, evidence: RunEvidence) -> tuple[Missing, ...]:
     wanted = job.done_when
     return tuple(
         Missing(key=key, what=what)
-        for missing in (_exit, _amounts, _time, _texts, _files, _metrics)
+        for missing in (_exit, _amounts, _time, _texts, _files)
         for key, what in missing(wanted, evidence)
     )
 
 
 def proves(wanted: DoneWhen) -> bool:
     """Return whether the criteria say what must be there, and not only what must not."""
-    return bool(
-        wanted.steps or wanted.epochs or wanted.present_text or wanted.files or wanted.metrics
-    )
+    return bool(wanted.steps or wanted.epochs or wanted.present_text or wanted.files)
 
 
 def matches(folder: Path, pattern: str) -> Iterator[Path]:
@@ -162,32 +159,6 @@ def _files(wanted: DoneWhen, evidence: RunEvidence) -> Iterator[tuple[str, str]]
     for number, file in enumerate(wanted.files):
         if problem := _wrong_with(file, evidence):
             yield f"done_when.files[{number}]", problem
-
-
-def _metrics(wanted: DoneWhen, evidence: RunEvidence) -> Iterator[tuple[str, str]]:
-    for source, condition in wanted.metrics.items():
-        if problem := _wrong_with_metric(source, condition, evidence):
-            yield "done_when.metrics", f"{source}: {problem}"
-
-
-def _wrong_with_metric(source: str, condition: str, evidence: RunEvidence) -> str:
-    def newest(pattern: str) -> Path:
-        """Return the newest file; unlike a model, an older one of this run does not count."""
-        found = (evidence.folder / path for path in matches(evidence.folder, pattern))
-        path = max(found, key=written, default=None)
-        if path is None:
-            raise NotFoundError("no such file")
-        if not path.exists():
-            raise NotFoundError("the file is a link to nothing")
-        if written(path) < evidence.started - CLOCK_GRAIN:
-            raise NotFoundError("the file's time is from before this run")
-        return path
-
-    try:
-        number = number_of(source, newest, evidence.logs)
-    except NotFoundError as error:
-        return f"{error} (required: {condition})"
-    return "" if reached(condition, number) else f"{str(number)[:40]}, required {condition}"
 
 
 def _wrong_with(wanted: WantedFile, evidence: RunEvidence) -> str:

@@ -19,7 +19,6 @@ r"""The job file, ``rocsteady.toml``: what is to be done, and when it is done. O
     absent_text = ["HIPBLAS_STATUS_ALLOC_FAILED"]
     gpus_busy = 2
     files = [{ path = "TRAINING/*.pt", kind = "model" }]
-    metrics = { "metadata.json:accuracy" = ">=0.65", 'log:mAP ([0-9.]+)' = ">=0.4" }
 
     [variants.small]
     arguments = ["--embedding", "128"]
@@ -49,7 +48,6 @@ from rocsteady.errors import JobError, JournalError
 from rocsteady.hangs.line_pattern import LinePattern
 from rocsteady.model import Value
 from rocsteady.run.job import FILE
-from rocsteady.run.job.metric_goals import metric_problems, written_metrics
 from rocsteady.run.job.metrics import Metrics, metrics_problems
 from rocsteady.run.job.notify import Notify, notify_problems
 from rocsteady.run.job.quantities import deadline, dollars, size, written_duration
@@ -71,7 +69,6 @@ _WRITTEN: dict[tuple[str, ...], Callable[[object], object]] = {
     ("budget",): dollars,
     ("deadline",): deadline,
     ("done_when", "within"): written_duration,
-    ("done_when", "metrics"): written_metrics,
 }
 
 
@@ -116,28 +113,12 @@ def read_job(path: Path) -> JobFile:
 def parse_job(text: str, where: str = FILE) -> Job:
     """Read the text of a job file."""
     try:
-        table = parse_toml(text)
-    except ValueError as error:
-        raise JobError(f"{where}: {error}") from None
-    try:
-        job = _converted(table)
+        job = _converted(parse_toml(text))
     except ValueError as error:
         raise JobError(f"{where}: {error}") from None
     for key, problem in problems(job):
-        raise JobError(f"{where}{_line_of(key, text)}: {key}: {problem}")
+        raise JobError(f"{where}: {key}: {problem}")
     return job
-
-
-def _line_of(key: str, text: str) -> str:
-    """Return the line of a metric, whose name is long, if no other line has the same name."""
-    _, found, name = key.partition("done_when.metrics.")
-    spellings = {name, name.replace("\\", "\\\\")}  # in a TOML text of either kind
-    lines = [
-        number
-        for number, line in enumerate(text.splitlines(), 1)
-        if any(f"{quote}{spelling}{quote}" in line for spelling in spellings for quote in "'\"")
-    ]
-    return f":{lines[0]}" if found and len(lines) == 1 else ""
 
 
 def _converted(table: dict[str, object]) -> Job:
@@ -281,8 +262,6 @@ def _of_done_when(done_when: DoneWhen, key: str) -> Problems:
     for number, wanted in enumerate(done_when.files):
         if not wanted.path or "\0" in wanted.path:
             yield f"{key}.files[{number}].path", "must name a file"
-    for source, problem in metric_problems(done_when.metrics):
-        yield f"{key}.metrics.{source}", problem
 
 
 def _of_resume(resume: Resume) -> Problems:

@@ -17,7 +17,6 @@ from enum import Enum
 from pathlib import Path
 
 from rocsteady.run.job.job_file import JobFile
-from rocsteady.run.job.metric_goals import LOG
 from rocsteady.run.job.metrics import metrics_lines
 from rocsteady.run.job.notify import notify_lines
 from rocsteady.run.job.values import Job
@@ -101,9 +100,6 @@ def _paths(job: Job) -> Iterator[tuple[str, str]]:
     for done_when in (job.done_when, *(stage.done_when for stage in job.stages)):
         if done_when is not None:
             yield from (("done_when.files", wanted.path) for wanted in done_when.files)
-            for source in done_when.metrics:
-                if not source.startswith(LOG):
-                    yield "done_when.metrics", source
 
 
 def _key(file: JobFile) -> str:

@@ -41,7 +41,6 @@ class DoneWhen(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
     present_text: tuple[str, ...] = ()
     gpus_busy: int | None = None
     within: timedelta | None = None
-    metrics: dict[str, str] = msgspec.field(default_factory=dict)  # where, and what it must be
 
 
 class Existing(Enum):
