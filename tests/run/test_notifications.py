@@ -20,15 +20,13 @@ import pytest
 
 from rocsteady.errors import JobError
 from rocsteady.run.job.job_file import parse_job, user_configuration
-from rocsteady.run.job.notify import Notify, NotifyEvent, WebhookKind, kind_of
+from rocsteady.run.job.notify import Notify, NotifyEvent
 from rocsteady.run.telling.notifications import (
     Channel,
     Notice,
     Notifier,
-    NotifySource,
-    attempt,
     channels,
-    notify_sources,
+    redacted,
     webhook_post,
 )
 
@@ -75,33 +73,19 @@ def server() -> Iterator[str]:
     thread.join()
 
 
-def only(notify: Notify, folder: Path = Path()) -> Channel:
-    (channel,) = channels([NotifySource(notify=notify, folder=folder)])
-    return channel
+def test_a_webhook_gets_it_without_the_secret(server: str) -> None:
+    assert Channel(webhook=f"{server}/hook/s3cr3t").send(NOTICE) == ""
 
-
-@pytest.mark.parametrize("kind", list(WebhookKind))
-def test_a_webhook_gets_it_without_the_secret(server: str, kind: WebhookKind) -> None:
-    why = attempt(only(Notify(webhook=f"{server}/hook/s3cr3t", kind=kind)), NOTICE)
-
-    assert why == ""
-    ((path, headers, body),) = Handler.seen
+    ((path, _, body),) = Handler.seen
     assert path == "/hook/s3cr3t"
     assert TOKEN.encode() not in body
-    assert b"Restarted." in body
-    if kind is WebhookKind.NTFY:
-        assert headers["Title"] == NOTICE.title
-    if kind is WebhookKind.SLACK:
-        assert b"<!channel>" not in body
-    if kind is WebhookKind.DISCORD:
-        assert json.loads(body)["allowed_mentions"] == {"parse": []}
-    if kind is WebhookKind.JSON:
-        assert json.loads(body)["event"] == "incident"
+    assert json.loads(body)["event"] == "incident"
+    assert json.loads(body)["text"].startswith("Restarted.")
 
 
 @pytest.mark.parametrize(("path", "why"), [("/gone", "HTTP status 404"), ("/moved", "status 302")])
 def test_a_refusal_is_named_without_the_address(server: str, path: str, why: str) -> None:
-    said = attempt(only(Notify(webhook=f"{server}{path}")), NOTICE)
+    said = Channel(webhook=f"{server}{path}").send(NOTICE)
 
     assert why in said
     assert "127.0.0.1" not in said
@@ -109,7 +93,7 @@ def test_a_refusal_is_named_without_the_address(server: str, path: str, why: str
 
 
 def test_nobody_listens() -> None:
-    said = attempt(only(Notify(webhook="http://127.0.0.1:9/s3cr3t")), NOTICE)
+    said = Channel(webhook="http://127.0.0.1:9/s3cr3t").send(NOTICE)
 
     assert said
     assert "s3cr3t" not in said
@@ -130,9 +114,9 @@ def test_a_command_gets_variables_and_no_shell(tmp_path: Path) -> None:
         "told = {name: os.environ[name] for name in names}\n"
         "open('out', 'w').write(json.dumps([sys.argv[1:], told]))\n",
     )
-    notify = Notify(command=("./told", "$(touch shell)", "a b"))
+    channel = Channel(command=("./told", "$(touch shell)", "a b"), folder=tmp_path)
 
-    assert attempt(only(notify, tmp_path), NOTICE) == ""
+    assert channel.send(NOTICE) == ""
     words, told = json.loads((tmp_path / "out").read_text())
     assert words == ["$(touch shell)", "a b"]
     assert told["ROCSTEADY_EVENT"] == "incident"
@@ -142,8 +126,7 @@ def test_a_command_gets_variables_and_no_shell(tmp_path: Path) -> None:
 
 
 def test_one_for_each_cause_and_a_failure_is_reported_once(server: str) -> None:
-    notify = Notify(webhook=f"{server}/gone")
-    notifier = Notifier(channels([NotifySource(notify=notify, folder=Path())]))
+    notifier = Notifier((Channel(webhook=f"{server}/gone"),))
     said: list[str] = []
     for cause in ("a", "a", "b"):
         notifier.send(msgspec.structs.replace(NOTICE, cause=cause), said.append)
@@ -156,8 +139,7 @@ def test_one_for_each_cause_and_a_failure_is_reported_once(server: str) -> None:
 
 
 def test_nobody_waits_for_a_slow_webhook(server: str) -> None:
-    notify = Notify(webhook=f"{server}/slow")
-    notifier = Notifier(channels([NotifySource(notify=notify, folder=Path())]))
+    notifier = Notifier((Channel(webhook=f"{server}/slow"),))
     began = time.monotonic()
     notifier.send(NOTICE, lambda _: None)
     sent = time.monotonic() - began
@@ -168,8 +150,7 @@ def test_nobody_waits_for_a_slow_webhook(server: str) -> None:
 
 
 def test_an_event_that_is_not_wanted_is_not_sent(server: str) -> None:
-    notify = Notify(webhook=f"{server}/hook", on=(NotifyEvent.END,))
-    notifier = Notifier(channels([NotifySource(notify=notify, folder=Path())]))
+    notifier = Notifier((Channel(webhook=f"{server}/hook", on=(NotifyEvent.END,)),))
     notifier.send(NOTICE, lambda _: None)
     notifier.close()
 
@@ -177,17 +158,27 @@ def test_an_event_that_is_not_wanted_is_not_sent(server: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("address", "kind"),
+    ("address", "laid_out"),
     [
-        ("https://hooks.slack.com/services/T/B/x", WebhookKind.SLACK),
-        ("https://discord.com/api/webhooks/1/x", WebhookKind.DISCORD),
-        ("https://ntfy.sh/topic", WebhookKind.NTFY),
-        ("https://example.org/hook", WebhookKind.JSON),
+        (
+            "https://hooks.slack.com/services/T/B/x",
+            {"text": "HEAD\nRestarted. &lt;!channel&gt; @all"},
+        ),
+        (
+            "https://discord.com/api/webhooks/1/x",
+            {"content": "HEAD\nRestarted. <!channel> @all", "allowed_mentions": {"parse": []}},
+        ),
     ],
 )
-def test_the_kind_follows_from_the_address(address: str, kind: WebhookKind) -> None:
-    assert kind_of(Notify(webhook=address)) is kind
-    assert webhook_post(NOTICE, address, kind).url == address
+def test_the_layout_follows_from_the_address(address: str, laid_out: dict[str, object]) -> None:
+    notice = msgspec.structs.replace(NOTICE, title="HEAD", text="Restarted. <!channel> @all")
+
+    assert json.loads(str(webhook_post(notice, address)["body"])) == laid_out
+    assert webhook_post(notice, "https://ntfy.sh/topic") == {
+        "url": "https://ntfy.sh/topic",
+        "headers": {"Content-Type": "text/plain; charset=utf-8", "Title": "HEAD"},
+        "body": notice.text,
+    }
 
 
 def test_the_configuration_of_the_user_and_of_the_job(
@@ -199,7 +190,7 @@ def test_the_configuration_of_the_user_and_of_the_job(
     text = '[notify]\nwebhook = "https://ntfy.sh/topic"\ncommand = ["beep"]\n'
     job = parse_job(f'command = ["a"]\n{text}')
 
-    found = channels(notify_sources(job, tmp_path))
+    found = channels(job, tmp_path)
 
     assert user_configuration().notify == Notify(command=("beep",))
     assert [channel.name for channel in found] == [
@@ -291,6 +282,7 @@ def test_two_crashes_of_a_kind_are_told_once(server: str, tmp_path: Path) -> Non
         ('webhook = "hooks.slack.com/x"', "notify.webhook: must begin with https://"),
         ('command = [""]', "notify.command: must name a program"),
         ("on = ['never']", "notify.on"),
+        ('kind = "slack"', "notify.kind: unknown key"),
     ],
 )
 def test_what_is_wrong_is_named_by_its_key(line: str, problem: str) -> None:
@@ -299,23 +291,8 @@ def test_what_is_wrong_is_named_by_its_key(line: str, problem: str) -> None:
 
 
 def test_the_name_of_a_run_marks_no_secret() -> None:
-    told: list[Notice] = []
-
-    def send(notice: Notice) -> str:
-        told.append(notice)
-        return ""
-
-    channel = Channel(name="kept", on=tuple(NotifyEvent), send=send)
-
     title = "rocsteady: secret-x: out of memory"
-    attempt(channel, msgspec.structs.replace(NOTICE, run="secret-x", title=title))
-    attempt(channel, msgspec.structs.replace(NOTICE, run=TOKEN, title=f"rocsteady: {TOKEN}: hung"))
+    hung = msgspec.structs.replace(NOTICE, run=TOKEN, title=f"rocsteady: {TOKEN}: hung")
 
-    assert told[0].title == title
-    assert TOKEN not in str(told)
-
-
-@pytest.mark.parametrize("kind", list(WebhookKind))
-def test_a_kind_needs_a_webhook(kind: WebhookKind) -> None:
-    with pytest.raises(JobError, match=r"notify\.kind: .* needs notify\.webhook"):
-        parse_job(f'command = ["a"]\n[notify]\nkind = "{kind.value}"\n')
+    assert redacted(msgspec.structs.replace(NOTICE, run="secret-x", title=title)).title == title
+    assert TOKEN not in str(redacted(hung))

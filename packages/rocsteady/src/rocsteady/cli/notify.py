@@ -10,7 +10,7 @@ from rocsteady.cli.project import find_job_folder, find_journal_place
 from rocsteady.run.job import FILE
 from rocsteady.run.job.job_file import read_job
 from rocsteady.run.job.values import Job
-from rocsteady.run.telling.notifications import attempt, channels, notify_sources, sample_notice
+from rocsteady.run.telling.notifications import channels, sample_notice
 from rocsteady.screens.job_questions import ask_about
 from rocsteady.screens.screen import show
 from rocsteady.store.machine_history import Memory
@@ -31,7 +31,7 @@ def command(ctx: click.Context, *, tries: bool, yes: bool) -> None:
     """
     folder = find_job_folder(Path.cwd())
     job = _trusted_job(folder, yes=yes) if (folder / FILE).exists() else None
-    found = channels(notify_sources(job, folder))
+    found = channels(job, folder)
     if not found:
         raise click.UsageError(f"no notifications are configured: add a [notify] table to {FILE}")
     code = WORKED
@@ -39,7 +39,7 @@ def command(ctx: click.Context, *, tries: bool, yes: bool) -> None:
         if not tries:
             show(f"{channel.name}: on {', '.join(event.value for event in channel.on)}\n")
             continue
-        why = attempt(channel, sample_notice())
+        why = channel.send(sample_notice())
         code = FAILED if why else code
         show(f"{channel.name}: {f'failed: {why}' if why else 'sent'}\n")
     ctx.exit(code)

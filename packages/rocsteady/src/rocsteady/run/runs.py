@@ -23,12 +23,14 @@ from rocsteady.run.checkpoints.script_facts import script_in
 from rocsteady.run.context import RunSpec, Services
 from rocsteady.run.engines.processes import start_command
 from rocsteady.run.engines.torchrun import AgentLink, torchrun_engine
+from rocsteady.run.job.job_file import user_configuration
+from rocsteady.run.job.metrics import Metrics
 from rocsteady.run.job.values import Job
 from rocsteady.run.loop import Supervisor
 from rocsteady.run.options import NEVER_RESUME, Followed, RunOptions
 from rocsteady.run.telling.announcer import Announcer, Screen
-from rocsteady.run.telling.notifications import Notifier, channels, notify_sources
-from rocsteady.run.telling.run_exports import exports_of
+from rocsteady.run.telling.notifications import Notifier, channels
+from rocsteady.run.telling.run_exports import RunExports
 from rocsteady.store.account_records import forget, keep, kept
 from rocsteady.store.journal import Journal
 from rocsteady.store.machine_history import Memory, remember_run
@@ -76,7 +78,8 @@ class RunLauncher:
             options = replace(options, stop=followed.stop, fallbacks=followed.fallbacks)
         if earlier is None and options.fallbacks:
             keep(Followed(stop=options.stop, fallbacks=options.fallbacks), records)
-        exports = exports_of(job, run, self.journal, self.folder)
+        wanted = job.metrics or user_configuration().metrics or Metrics()
+        exports = RunExports(self.journal, run.name, wanted, self.folder)
         supervisor = Supervisor(
             RunSpec(
                 job=job, run=run, folder=self.folder, earlier=earlier, origin=origin, note=note
@@ -131,7 +134,7 @@ class RunLauncher:
             journal=self.journal,
             memory=self.memory,
             announcer=Announcer(self.journal, run.id, screen=self.screen),
-            notifier=Notifier(channels(notify_sources(job, self.folder))),
+            notifier=Notifier(channels(job, self.folder)),
             terminal=DETACHED if self.options.without_terminal else INHERIT_TERMINAL,
             engine=start_command if link is None else torchrun_engine(link),
             hosts=link if link is not None and link.several_hosts else None,

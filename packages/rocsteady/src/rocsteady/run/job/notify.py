@@ -41,7 +41,6 @@ class Notify(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     command: tuple[str, ...] = ()
     webhook: str = ""  # an address; a secret
-    kind: WebhookKind | None = None  # of the webhook; None: by its address
     on: tuple[NotifyEvent, ...] = tuple(NotifyEvent)
 
 
@@ -53,17 +52,13 @@ def notify_problems(notify: Notify | None) -> Iterator[tuple[str, str]]:
         yield "notify.command", "must name a program"
     if any("\0" in word for word in notify.command):
         yield "notify.command", "contains a zero byte"
-    if notify.kind is not None and not notify.webhook:
-        yield "notify.kind", f"{notify.kind.value!r} needs notify.webhook, the address to send to"
     if notify.webhook and not host_of(notify.webhook):
         yield "notify.webhook", "must begin with https:// or http:// and name a host"
 
 
-def kind_of(notify: Notify) -> WebhookKind:
-    """Return the format of a webhook, by its address if none is set."""
-    if notify.kind is not None:
-        return notify.kind
-    host = host_of(notify.webhook)
+def kind_of(webhook: str) -> WebhookKind:
+    """Return the format of a webhook, by its address."""
+    host = host_of(webhook)
     if host == "hooks.slack.com":
         return WebhookKind.SLACK
     if host in ("discord.com", "discordapp.com"):

@@ -11,7 +11,7 @@ import queue
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
@@ -32,6 +32,9 @@ from rocsteady.system.bounded_call import Answer, AnswerKind, ask
 from rocsteady.wording import duration
 
 DISCORD_LIMIT, TEXT_LIMIT = 1900, 3000  # characters
+SEND_WITHIN = timedelta(seconds=20)  # for one way
+COMPLAINT_LENGTH = 200  # characters of what a program complained of
+SAME_SETTINGS = ("", "retry")  # the same again
 
 
 class Notice(Value, frozen=True, kw_only=True):
@@ -55,21 +58,14 @@ class Notice(Value, frozen=True, kw_only=True):
         }
 
 
-class WebhookPost(Value, frozen=True, kw_only=True):
-    """What is sent to a webhook."""
-
-    url: str
-    headers: dict[str, str]
-    body: str
-
-
-def webhook_post(notice: Notice, url: str, kind: WebhookKind) -> WebhookPost:
+def webhook_post(notice: Notice, url: str) -> dict[str, object]:
     """Lay a notice out for a webhook; nothing in it can call people by name or to a channel."""
+    kind = kind_of(url)
     text = f"{notice.title}\n{notice.text}"[:TEXT_LIMIT]
     if kind is WebhookKind.NTFY:
         title = notice.title.encode("ascii", "replace").decode()
         headers = {"Content-Type": "text/plain; charset=utf-8", "Title": title}
-        return WebhookPost(url=url, headers=headers, body=notice.text[:TEXT_LIMIT])
+        return {"url": url, "headers": headers, "body": notice.text[:TEXT_LIMIT]}
     content: dict[str, object]
     if kind is WebhookKind.SLACK:
         safe = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
@@ -79,57 +75,61 @@ def webhook_post(notice: Notice, url: str, kind: WebhookKind) -> WebhookPost:
     else:
         content = {"version": 1, **msgspec.to_builtins(notice)}
     body = msgspec.json.encode(content).decode()
-    return WebhookPost(url=url, headers={"Content-Type": "application/json"}, body=body)
+    return {"url": url, "headers": {"Content-Type": "application/json"}, "body": body}
 
 
-SEND_WITHIN = timedelta(seconds=20)  # for one way
-COMPLAINT_LENGTH = 200  # characters of what a program complained of
+class Channel(Value, frozen=True, kw_only=True):
+    """One way to tell people: a command, or a webhook."""
 
-
-@dataclass(frozen=True, kw_only=True)
-class Channel:
-    """One way to tell people."""
-
-    name: str  # that may be shown
-    send: Callable[[Notice], str]  # returns why it failed; "" if it did not
+    command: tuple[str, ...] = ()
+    folder: Path = Path()  # from which the command is found
+    webhook: str = ""
     on: tuple[NotifyEvent, ...] = tuple(NotifyEvent)
 
+    @property
+    def name(self) -> str:
+        """What may be shown."""
+        if self.command:
+            return f"command {Path(self.command[0]).name}"
+        return f"webhook at {host_of(self.webhook)} ({kind_of(self.webhook).value})"
 
-@dataclass(frozen=True, kw_only=True)
-class NotifySource:
-    """Where ways to tell people are written down."""
+    def send(self, notice: Notice) -> str:
+        """Send a notice, redacted; return why that failed, or ""."""
+        try:
+            return _why(self._sent(redacted(notice)))
+        except Exception as error:  # noqa: BLE001 - it costs one notice, never the run
+            return f"{type(error).__name__}"
 
-    notify: Notify
-    folder: Path  # from which its command is found
+    def _sent(self, notice: Notice) -> Answer:
+        if self.command:
+            return ask(
+                self.command,
+                within=SEND_WITHIN,
+                environment={**os.environ, **notice.variables},
+                folder=str(self.folder),
+                complaints=True,
+            )
+        command = [sys.executable, "-I", "-S", str(Path(sender.__file__))]
+        post = msgspec.json.encode(webhook_post(notice, self.webhook))
+        return ask(command, within=SEND_WITHIN, given=post)
 
 
-def notify_sources(job: Job | None, folder: Path) -> tuple[NotifySource, ...]:
-    """Return what the user's configuration says, and what the job file in ``folder`` says."""
-    own = user_configuration().notify
-    found = [NotifySource(notify=own, folder=Path.home())] if own else []
-    if job is not None and job.notify is not None:
-        found.append(NotifySource(notify=job.notify, folder=folder))
-    return tuple(found)
-
-
-def channels(sources: Sequence[NotifySource]) -> tuple[Channel, ...]:
-    """Return the ways that are wanted; one that two sources name counts once."""
+def channels(job: Job | None, folder: Path) -> tuple[Channel, ...]:
+    """Return what the user's configuration and the job file in ``folder`` want, each way once."""
+    wanted = [(user_configuration().notify, Path.home()), (job.notify if job else None, folder)]
     found: dict[object, Channel] = {}
-    for source in sources:
-        for key, channel in _channels_of(source):
-            found.setdefault(key, channel)
+    for notify, place in wanted:
+        for channel in channels_of(notify, place) if notify else ():
+            found.setdefault(channel.command or channel.webhook, channel)
     return tuple(found.values())
 
 
-def _channels_of(source: NotifySource) -> Iterator[tuple[object, Channel]]:
-    notify, on = source.notify, source.notify.on
+def channels_of(notify: Notify, folder: Path) -> Iterator[Channel]:
+    """Yield the ways that one table names."""
     if notify.command:
-        name = f"command {Path(notify.command[0]).name}"
-        send = lambda notice: _to_command(notice, notify.command, source.folder)  # noqa: E731 - short
-        yield notify.command, Channel(name=name, send=send, on=on)
+        yield Channel(command=notify.command, folder=folder, on=notify.on)
     if notify.webhook:
-        name = f"webhook at {host_of(notify.webhook)} ({kind_of(notify).value})"
-        yield notify.webhook, Channel(name=name, send=lambda n: _to_webhook(n, notify), on=on)
+        yield Channel(webhook=notify.webhook, on=notify.on)
 
 
 @dataclass
@@ -166,18 +166,10 @@ class Notifier:
             for channel in self.channels:
                 if notice.event not in channel.on:
                     continue
-                why = attempt(channel, notice)
+                why = channel.send(notice)
                 if why and channel.name not in self._failed:
                     self._failed.add(channel.name)
                     report(f"notification not sent by {channel.name}: {why}.")
-
-
-def attempt(channel: Channel, notice: Notice) -> str:
-    """Send a notice, redacted; return why that failed, or ""."""
-    try:
-        return channel.send(redacted(notice))
-    except Exception as error:  # noqa: BLE001 - it costs one notice, never the run
-        return f"{type(error).__name__}"
 
 
 def redacted(notice: Notice) -> Notice:
@@ -207,20 +199,6 @@ def sample_notice() -> Notice:
     )
 
 
-def _to_command(notice: Notice, command: Sequence[str], folder: Path) -> str:
-    environment = {**os.environ, **notice.variables}
-    answer = ask(
-        command, within=SEND_WITHIN, environment=environment, folder=str(folder), complaints=True
-    )
-    return _why(answer)
-
-
-def _to_webhook(notice: Notice, notify: Notify) -> str:
-    post = webhook_post(notice, notify.webhook, kind_of(notify))
-    command = [sys.executable, "-I", "-S", str(Path(sender.__file__))]
-    return _why(ask(command, within=SEND_WITHIN, given=msgspec.json.encode(post)))
-
-
 def _why(answer: Answer) -> str:
     """Return why a program did not do it; "" if it did."""
     if answer.outcome is not AnswerKind.ANSWERED:
@@ -229,9 +207,6 @@ def _why(answer: Answer) -> str:
         return ""
     said: str = redactor_here().text(" ".join(answer.text.split())[:COMPLAINT_LENGTH])
     return said or f"exit code {answer.exit_code}"
-
-
-SAME_SETTINGS = ("", "retry")  # the same again
 
 
 class RunNotices:

@@ -6,26 +6,34 @@ Whatever goes wrong with one of them is said once, and costs the run nothing.
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
-from typing import Protocol
 
 import msgspec
 
 from rocsteady.errors import RocsteadyError
+from rocsteady.model import RunOutcome, Value
 from rocsteady.run.attempt.attempt_end import AttemptEnd
-from rocsteady.run.job.job_file import user_configuration
 from rocsteady.run.job.metrics import RUN, Metrics
-from rocsteady.run.job.values import Job
 from rocsteady.run.observer import ObservedRun, Observer
-from rocsteady.run.telling.run_metrics import MetricsEvent, RunMetrics, known, metrics_of
 from rocsteady.store.forecast import story_ahead
 from rocsteady.store.journal import Journal
 from rocsteady.store.redaction import redactor_here
-from rocsteady.store.values import Run
+from rocsteady.store.run_account import (
+    costs_of,
+    decision_after,
+    decision_with_reason,
+    end_of,
+    end_with_step,
+    ended_well,
+    failure_after,
+    incident_title,
+)
+from rocsteady.store.values import RunLine, RunRecord
 from rocsteady.system.atomic_file import write_whole
 
 EXPORT_EVERY = 15.0  # seconds between two sets of numbers, at least
@@ -33,27 +41,44 @@ EXPORT_SHARE = 0.01  # of the time that may go into reading the journal for them
 LOOK_EVERY = 2.0  # seconds between two looks whether numbers are due
 READABLE = 0o644  # node_exporter is another user
 MOST_TEXT = 500  # characters of an event
+QUANTITIES = {  # and what each means, in one line
+    "running": "1 while the run is in progress, else 0.",
+    "done": "1 once the job is done, else 0.",
+    "step": "Steps completed so far, as counted by the script.",
+    "planned_steps": "Total number of steps.",
+    "steps_per_second": "Recent steps per second.",
+    "remaining_seconds": "Expected time until the run ends.",
+    "goodput_ratio": "Share of the time spent training.",
+    "lost_seconds": "Time lost to failures and restarts.",
+    "attempts": "Number of times the command was started.",
+    "incidents": "Number of incidents.",
+    "last_progress_timestamp_seconds": "When the last step was completed.",
+    "deadline_timestamp_seconds": "When the job must be done.",
+    "updated_timestamp_seconds": "When these values were recorded.",
+}
 
 
-class Target(Protocol):
-    """Takes the numbers of a run."""
-
-    name: str  # that may be shown
-
-    def write(self, metrics: RunMetrics, /) -> str:
-        """Take them; return why that failed, or ""."""
+class MetricsEvent(Value, frozen=True, kw_only=True):
+    at: float
+    text: str
 
 
-@dataclass
+class RunMetrics(Value, frozen=True, kw_only=True):
+    run: str
+    at: float
+    values: dict[str, float]  # by name of a quantity; without what is not known
+    events: tuple[MetricsEvent, ...] = ()  # all so far, in order
+
+
 class JsonLinesFile:
     """A file with one JSON object a line: the numbers of each interval, and each event once."""
 
-    path: Path
-    name: str
-    _began: float = field(default_factory=time.time)  # earlier events are those of a run resumed
-    _events: set[MetricsEvent] = field(default_factory=set)
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._began = time.time()  # earlier events are those of a run resumed
+        self._events: set[MetricsEvent] = set()
 
-    def write(self, metrics: RunMetrics) -> str:
+    def write(self, metrics: RunMetrics) -> None:
         """Add what is new."""
         about = {"version": 1, "run": metrics.run}
         events = [e for e in metrics.events if e.at >= self._began and e not in self._events]
@@ -62,77 +87,45 @@ class JsonLinesFile:
         ]
         rows.append({**about, "type": "metrics", "at": metrics.at, **metrics.values})
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0)
-        try:
-            with os.fdopen(os.open(self.path, flags, READABLE), "ab") as stream:
-                stream.write(b"".join(msgspec.json.encode(row) + b"\n" for row in rows))
-        except OSError as error:
-            return error.strerror or type(error).__name__
+        with os.fdopen(os.open(self._path, flags, READABLE), "ab") as stream:
+            stream.write(b"".join(msgspec.json.encode(row) + b"\n" for row in rows))
         self._events.update(events)
-        return ""
 
 
-@dataclass
-class PrometheusFile:
-    """A file for the textfile collector of node_exporter, always whole."""
-
-    path: Path
-    name: str
-
-    def write(self, metrics: RunMetrics) -> str:
-        """Put a new file in the place of the old one."""
-        try:
-            write_whole(self.path, exposition(metrics).encode(), mode=READABLE)
-        except OSError as error:
-            return error.strerror or type(error).__name__
-        return ""
+def write_for_prometheus(path: Path, metrics: RunMetrics) -> None:
+    """Put a new file for the textfile collector of node_exporter in the place of the old one."""
+    write_whole(path, exposition(metrics).encode(), mode=READABLE)
 
 
 def exposition(metrics: RunMetrics) -> str:
     """Lay out the numbers as Prometheus reads them."""
     run = metrics.run.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")
     return "".join(
-        f"# HELP rocsteady_{quantity.name} {quantity.meaning}\n"
-        f"# TYPE rocsteady_{quantity.name} gauge\n"
-        f'rocsteady_{quantity.name}{{run="{run}"}} {metrics.values[quantity.name]}\n'
-        for quantity in known(metrics)
+        f"# HELP rocsteady_{name} {meaning}\n"
+        f"# TYPE rocsteady_{name} gauge\n"
+        f'rocsteady_{name}{{run="{run}"}} {metrics.values[name]}\n'
+        for name, meaning in QUANTITIES.items()
+        if name in metrics.values
     )
 
 
-def exports_of(job: Job, run: Run, journal: Journal, folder: Path) -> RunExports:
-    """Return what the job file asks for, else what the user's configuration does."""
-    wanted = job.metrics or user_configuration().metrics or Metrics()
-    return RunExports(journal, run.name, targets_of(wanted, run.name, folder))
-
-
-def targets_of(wanted: Metrics, run: str, folder: Path) -> tuple[Target, ...]:
-    """Return who is given the numbers of a run; a file is found from the folder of the job."""
-    found: list[Target] = []
-    if wanted.file:
-        path = wanted.file.replace(RUN, run)
-        found.append(JsonLinesFile(folder / Path(path).expanduser(), path))
-    if wanted.prometheus:
-        path = wanted.prometheus.replace(RUN, run)
-        found.append(PrometheusFile(folder / Path(path).expanduser(), path))
-    return tuple(found)
-
-
-def _written(target: Target, metrics: RunMetrics) -> str:
-    try:
-        return target.write(metrics)
-    except Exception as error:  # noqa: BLE001 - it costs some numbers, never the run
-        return type(error).__name__
-
-
-@dataclass
 class RunExports(Observer):
-    """Follows one run."""
+    """Follows one run; a file is found from the folder of its job."""
 
-    journal: Journal
-    run: str
-    targets: tuple[Target, ...]
-    every: float = LOOK_EVERY
-    _due: float = 0.0
-    _failed: set[str] = field(default_factory=set)
+    every = LOOK_EVERY
+
+    def __init__(self, journal: Journal, run: str, wanted: Metrics, folder: Path) -> None:
+        self._journal, self._run = journal, run
+        self._due = 0.0
+        self._failed: set[str] = set()
+        self._writers: dict[str, Callable[[RunMetrics], None]] = {}  # by what may be shown
+        if wanted.file:
+            name = wanted.file.replace(RUN, run)
+            self._writers[name] = JsonLinesFile(folder / Path(name).expanduser()).write
+        if wanted.prometheus:
+            name = wanted.prometheus.replace(RUN, run)
+            path = folder / Path(name).expanduser()
+            self._writers[name] = partial(write_for_prometheus, path)
 
     def ticked(self, run: ObservedRun) -> None:
         """Write what is due."""
@@ -147,30 +140,73 @@ class RunExports(Observer):
     def close(self, say: Callable[[str], None]) -> None:
         """Write the end of the run."""
         with contextlib.suppress(RocsteadyError):
-            self.journal.flush()
+            self._journal.flush()
         self._write(say)
 
     def _write(self, say: Callable[[str], None]) -> None:
         began = time.monotonic()
         self._due = began + EXPORT_EVERY
-        if not self.targets:
+        if not self._writers:
             return
         with contextlib.suppress(RocsteadyError):  # the journal is locked for long: later
             metrics = self._metrics()
             self._due += (time.monotonic() - began) / EXPORT_SHARE
-            for target in self.targets:
-                why = _written(target, metrics)
-                if why and target.name not in self._failed:
-                    self._failed.add(target.name)
-                    say(f"metrics not written to {target.name}: {why}.")
+            for name, write in self._writers.items():
+                try:
+                    write(metrics)
+                except Exception as error:  # noqa: BLE001 - it costs some numbers, never the run
+                    if name not in self._failed:
+                        self._failed.add(name)
+                        why = getattr(error, "strerror", None) or type(error).__name__
+                        say(f"metrics not written to {name}: {why}.")
 
     def _metrics(self) -> RunMetrics:
-        now, lines = time.time(), self.journal.runs()
-        line = next(line for line in lines if line.run.name == self.run)
-        story = story_ahead(self.journal.story(self.run), lines, now=now)
-        metrics, hide = metrics_of(line, story, now=now), redactor_here().text
-        events = [
-            msgspec.structs.replace(event, text=hide(event.text)[:MOST_TEXT])
-            for event in metrics.events
-        ]
-        return msgspec.structs.replace(metrics, events=tuple(events))
+        now, lines = time.time(), self._journal.runs()
+        line = next(line for line in lines if line.run.name == self._run)
+        return metrics_of(line, story_ahead(self._journal.story(self._run), lines, now=now), now)
+
+
+def metrics_of(line: RunLine, story: RunRecord, now: float) -> RunMetrics:
+    """Take the numbers of a run."""
+    ended, costs = line.run.ended, costs_of(story, now)
+    ahead = story.forecast
+    values: dict[str, float | None] = {
+        "running": float(ended is None and line.alive is not False),
+        "done": float(line.run.outcome is RunOutcome.DONE),
+        "step": line.step,
+        "planned_steps": line.total,
+        "steps_per_second": line.rate if ended is None else None,
+        "remaining_seconds": max(0.0, ahead.at - now) if ahead and not line.stalled else None,
+        "goodput_ratio": costs.useful / costs.whole if line.last_progress and costs.whole else None,
+        "lost_seconds": story.seconds_lost,
+        "attempts": len(story.attempts),
+        "incidents": len(story.incidents),
+        "last_progress_timestamp_seconds": line.last_progress,
+        "deadline_timestamp_seconds": story.deadline,
+        "updated_timestamp_seconds": now,
+    }
+    finite = {
+        name: float(value)
+        for name, value in values.items()
+        if value is not None and math.isfinite(value)
+    }
+    return RunMetrics(run=line.run.name, at=now, values=finite, events=events_of(story))
+
+
+def events_of(story: RunRecord) -> tuple[MetricsEvent, ...]:
+    """Return what happened to a run: incidents, ends of attempts and what followed, its end."""
+    events = [
+        (each.at, f"incident {each.number}: {incident_title(each)}") for each in story.incidents
+    ]
+    for attempt in story.attempts:
+        failure = failure_after(story, attempt.number)
+        decision = decision_after(story, attempt.number)
+        if attempt.ended is None or failure is None or decision is None:  # not yet
+            continue
+        end = end_with_step(end_of(attempt), attempt.last_step, ended_well=ended_well(attempt))
+        text = f"attempt {attempt.number} {end}. {failure.title.rstrip('.')}."
+        events.append((attempt.ended, f"{text} {decision_with_reason(decision)}"))
+    if story.run.ended is not None:
+        events.append((story.run.ended, f"the run ended: {story.run.outcome.value}"))
+    hide = redactor_here().text
+    return tuple(MetricsEvent(at=at, text=hide(text)[:MOST_TEXT]) for at, text in sorted(events))
