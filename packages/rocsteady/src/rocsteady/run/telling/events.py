@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from rocsteady.doctor.knowledge.values import Fix
 from rocsteady.hangs.judgment.verdict import Verdict
 from rocsteady.model import FailureKind, RunEvent, RunState, Value
@@ -14,10 +16,12 @@ from rocsteady.run.checkpoints.resume_detection import ResumeMethod
 class Event(Value, frozen=True, kw_only=True):
     """Something that happened in a run."""
 
+    about: ClassVar[RunEvent] = RunEvent.NOTE
+
     @property
     def kind(self) -> RunEvent:
         """What it is about."""
-        return RunEvent.NOTE
+        return self.about
 
 
 class Note(Event, frozen=True, kw_only=True):
@@ -29,24 +33,18 @@ class Note(Event, frozen=True, kw_only=True):
 class Faults(Event, frozen=True, kw_only=True):
     """Failures are injected into this run on purpose."""
 
+    about: ClassVar[RunEvent] = RunEvent.FAULTS
     variable: str  # that asks for them
-
-    @property
-    def kind(self) -> RunEvent:
-        return RunEvent.FAULTS
 
 
 class Started(Event, frozen=True, kw_only=True):
+    about: ClassVar[RunEvent] = RunEvent.STARTED
     name: str
     command: tuple[str, ...]
     again: bool = False  # a run that was left is continued
     settings: str = ""  # that differ from the script's own
     observe: bool = False
     method: ResumeMethod | None = None  # None: the job file says how it resumes
-
-    @property
-    def kind(self) -> RunEvent:
-        return RunEvent.STARTED
 
 
 class Quiet(Event, frozen=True, kw_only=True):
@@ -69,12 +67,9 @@ class Quiet(Event, frozen=True, kw_only=True):
 class Moving(Event, frozen=True, kw_only=True):
     """It goes on after it was slow."""
 
+    about: ClassVar[RunEvent] = RunEvent.MOVING
     step: int | None
     after: float  # seconds
-
-    @property
-    def kind(self) -> RunEvent:
-        return RunEvent.MOVING
 
 
 class Crashed(Event, frozen=True, kw_only=True):
@@ -95,14 +90,11 @@ class Crashed(Event, frozen=True, kw_only=True):
 class Waiting(Event, frozen=True, kw_only=True):
     """For what can clear up by itself."""
 
+    about: ClassVar[RunEvent] = RunEvent.WAITING
     trouble: str
     advice: str = ""
     next_try: float | None = None  # seconds; None: when it has cleared up
     limit: float | None = None  # seconds, after which it gives up
-
-    @property
-    def kind(self) -> RunEvent:
-        return RunEvent.WAITING
 
 
 class Resumed(Event, frozen=True, kw_only=True):
@@ -123,18 +115,16 @@ class Resumed(Event, frozen=True, kw_only=True):
 class Stopped(Event, frozen=True, kw_only=True):
     """By the user."""
 
+    about: ClassVar[RunEvent] = RunEvent.STOPPED
     seconds: float
     step: int | None = None
     code: int | None = None  # the script's own
     resume: str = ""  # what to type
     resumes: bool = True  # from a checkpoint
 
-    @property
-    def kind(self) -> RunEvent:
-        return RunEvent.STOPPED
-
 
 class GaveUp(Event, frozen=True, kw_only=True):
+    about: ClassVar[RunEvent] = RunEvent.GAVE_UP
     seconds: float
     why: str
     place: str = ""  # of the user's own, at which it hung
@@ -145,12 +135,9 @@ class GaveUp(Event, frozen=True, kw_only=True):
     then: str = ""  # what to type once that is done
     report: str = ""
 
-    @property
-    def kind(self) -> RunEvent:
-        return RunEvent.GAVE_UP
-
 
 class Done(Event, frozen=True, kw_only=True):
+    about: ClassVar[RunEvent] = RunEvent.DONE
     seconds: float
     steps: int | None = None
     exact: bool = True  # the number of steps
@@ -161,7 +148,3 @@ class Done(Event, frozen=True, kw_only=True):
     place: str = ""  # of the user's own, at which it hung
     keep: str = ""  # what to type to start with the workaround
     report: str = ""  # what to type to read what happened
-
-    @property
-    def kind(self) -> RunEvent:
-        return RunEvent.DONE
