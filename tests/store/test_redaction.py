@@ -407,6 +407,8 @@ def test_what_is_no_secret_stays(text: str) -> None:
         "password: 'x\n",
         "-----BEGIN ",
         "-----BEGIN A KEY-----\n",
+        "| password |",
+        "user,password\n",
     ],
 )
 def test_time_grows_with_the_length_only(piece: str) -> None:

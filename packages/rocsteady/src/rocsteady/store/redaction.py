@@ -201,13 +201,12 @@ _NAME = re.compile(
     r"(?=(?P<rest>(?:[a-z0-9_.]|-(?!>)){0,40}))(?P=rest)(?P<second> (?:id|number|no|num)\b)?"
 )
 _TWO_WORDS = re.compile(r"(?<![A-Za-z])([A-Za-z]{2,20}) $")  # "access token"
-_RANK_OR_TIME = re.compile(r"(?:\[[\w-]{1,16}\]: |[0-9T:.Z-]{8,30} )?")  # of a rank, or of the time
-_CLOSERS, _PAIRS = ")]}>.,;:|\\", {")": "(", "]": "[", "}": "{", ">": "<"}
 _LINE = re.compile(r"\S[^\n\r]*")
-_CELLS = re.compile("[,;\t|\u2502\u2503\u2506\u2551]")  # between the cells of a row
+_cells = lru_cache(64)(re.compile("[,;\t|\u2502\u2503\u2506\u2551]").split)  # of a row
 _RULE = frozenset("-=:+ ")  # below the names of columns
 _LONGEST_NAME, _INDENT, _ENOUGH, _FAR, _NEAR = 64, 40, 96, 200, 60  # characters
-_LONGEST_LIST, _LINES_BELOW, _ROWS = 2000, 3, 50
+_LINES_BELOW, _ROWS = 3, 50
+_CLOSERS, _ENDS = ")]}>.,;:|\\", ".:!?="  # after a word
 _join, _form = partial(pattern, "joins"), partial(pattern, "values")
 
 
@@ -216,8 +215,6 @@ class _Name(NamedTuple):
     text: str
     start: int
     end: int
-    at: int = -1  # -1: nothing joins a value to it
-    element: bool = False
 
 
 def replace_named(text: str, stand_in: StandIn) -> str:
@@ -233,29 +230,27 @@ def replace_named(text: str, stand_in: StandIn) -> str:
 
 
 def _spans(text: str) -> Iterator[tuple[int, int, Kind]]:
-    at, aliases = 0, set[str]()
+    at, aliases, near = 0, set[str](), _Near(text)
     lowered = text.translate(_LOWER)  # ten times as fast as a pattern that ignores case
     while found := _NAME.search(lowered, at):
         at = found.end("rest")
         name = _name(text, found)
         if name is None:
             continue
-        name = _joined(text, lowered, name)
-        if name.at >= 0:
-            first, last = _value(text, name, name.at + _ENOUGH)
+        if (begins := _joined(text, name)) >= 0:
+            first, last = _value(text, name, begins, begins + _ENOUGH)
             if text.startswith(REDACTED, first):
                 at = first + len(REDACTED)  # more may follow in the line
                 continue
             if last > first and not harmless(name.kind, name.text, text[first:last]):
-                first, last = _value(text, name, len(text))
-                last = _continued(text, name, last)
+                first, last = _value(text, name, begins, len(text))
                 at = max(at, last - _LONGEST_NAME)  # it may end with another name
                 yield first, last, name.kind
                 if alias := _form("alias").match(text, first):
                     aliases.add(alias[1])
                 continue
-        near = (*_near(text, name), *_table(text, name)) if name.kind in TELLING else ()
-        yield from ((first, last, Kind.SECRET) for first, last in near)
+        if name.kind in TELLING:
+            yield from ((*span, Kind.SECRET) for span in near.words(name))
     for found in _form("anchor").finditer(text) if aliases else ():
         if found[1] in aliases:
             yield *found.span(2), Kind.SECRET
@@ -263,10 +258,7 @@ def _spans(text: str) -> Iterator[tuple[int, int, Kind]]:
 
 def _name(text: str, found: re.Match[str]) -> _Name | None:
     start, end = found.start(), found.end("rest")
-    while start > max(0, found.start() - _LONGEST_NAME) and (
-        text[start - 1].isalnum() or text[start - 1] in "_-."
-    ):
-        start -= 1
+    start -= len(re.split(r"[^\w.-]", text[max(0, start - _LONGEST_NAME) : start])[-1])
     name, second = text[start:end], found["second"] or ""
     kind = kind_of(name + second)
     if kind is None and name.endswith("s"):
@@ -281,189 +273,129 @@ def _name(text: str, found: re.Match[str]) -> _Name | None:
     return _Name(kind, name, start, end + len(second)) if kind else None
 
 
-def _joined(text: str, lowered: str, name: _Name) -> _Name:
+def _joined(text: str, name: _Name) -> int:
+    """Return where the value of a name begins; -1: nothing joins one to it."""
     kind, start, end, option = name.kind, name.start, name.end, name.text.startswith("-")
-    if found := _join("sign").match(lowered, end):
-        return name._replace(at=found.end()) if _is_sure(text, name, found) else name
-    if kind in TELLING and (found := _join("record").match(lowered, end)):
+    secret = kind is Kind.SECRET
+    if found := _join("sign").match(text, end):
+        return found.end() if _is_sure(text, name, found) else -1
+    if kind in TELLING and (found := _join("record").match(text, end)):
         value = re.split("[\"'<]", text[found.end() : found.end() + _ENOUGH].lstrip("\"'"))[0]
-        plain = kind is Kind.LIKELY and name.text.isalpha() and name.text.islower()
+        plain = not secret and name.text.isalpha() and name.text.islower()
         if not plain or is_random(value, least=12, digits=1):  # "key": of a table, too
-            return name._replace(at=found.end(), element=found["element"] is not None)
-    if kind is Kind.SECRET and (found := _join("surely").match(text, end)):
-        return name._replace(at=found.end())
-    if found := _join("listed").match(text, end):
-        call = kind is Kind.SECRET and text[max(0, start - 3) : start - 1].rstrip("b")[-1:] == "("
-        return name._replace(at=found.end()) if call or option else name
+            return found.end()
+    if secret and (found := _join("surely").match(text, end)):
+        return found.end()
+    call = secret and text[max(0, start - 3) : start - 1].rstrip("b").endswith("(")
+    if (call or option) and (found := _join("listed").match(text, end)):
+        return found.end()
     if found := _join("space").match(text, end):
-        following = text[found.end() : found.end() + 3].lstrip("\"'")
         before = _join("sets").search(text, max(0, start - 16), start)
-        sets = before and (kind is Kind.SECRET or name.text.isupper())
-        numbered = kind is Kind.SERIAL and following[:1].isdigit()  # "unique_id 123", of the kernel
-        if (option and following[:1] != "-") or ("\n" not in found[0] and (sets or numbered)):
-            return name._replace(at=found.end())
-    return name
+        sets = before and (secret or name.text.isupper())
+        numbered = kind is Kind.SERIAL and text[found.end()].isdigit()  # "unique_id 123"
+        if option or ("\n" not in found[0] and (sets or numbered)):
+            return found.end()
+    return -1
 
 
-def _is_sure(text: str, name: _Name, found: re.Match[str]) -> bool:  # noqa: PLR0911 - one a rule
-    at, secret, listed = found.end(), name.kind is Kind.SECRET, _form("list")
-    several = text[at : at + 1] in ("[", "{") or listed.match(text, at)
-    plural = name.text.endswith("s") and kind_of(name.text) is None
-    if plural and name.text[0] != "-" and not (several and secret):
+def _is_sure(text: str, name: _Name, found: re.Match[str]) -> bool:
+    at, secret, assigns = found.end(), name.kind is Kind.SECRET, "=" in found["sign"]
+    plural = name.text[0] != "-" and name.text.endswith("s") and kind_of(name.text) is None
+    if plural and not (secret and _form("several").match(text, at)):
         return False  # "tokens: 12"
-    if not secret and _join("paired").match(text, at):
+    explained = found["aside"] and found["aside"][0] != "[" and not assigns  # "key (str): ..."
+    if not secret and (explained or _join("paired").match(text, at)):
         return False  # {"key": "TOKEN", "value": ...}
-    if found["escaped"] and "=" not in found["sign"]:  # the next line of a text in a line
-        return found["escaped"][-1] in " \t" or text.startswith(('"', "'"), at)
-    if found["aside"] and found["aside"][0] != "[" and not secret and "=" not in found["sign"]:
-        return False  # "key (str): ..." explains what a key is
-    if text[at : at + 1] not in ("\r", "\n") or listed.match(text, at):
-        return True
-    if found[0][0] in "\"'" and _form("json").match(text, at):
-        return True
-    if secret and (indent := _indent(text, name)) is not None:
-        return _end_of_lines(text, indent, at, at + _FAR) > at
-    below = _form("below").match(text, at) if secret else None
-    return below is not None and " " not in below[1].rstrip()  # below a sentence
+    escaped = "" if assigns else found["escaped"]  # the next line of a text in a line
+    return not escaped or escaped[-1] in " \t" or text.startswith(('"', "'"), at)
 
 
-def _indent(text: str, name: _Name) -> int | None:
-    """Return how far in a name stands that is the first of its line, as in YAML."""
-    begin = text.rfind("\n", max(0, name.start - _INDENT), name.start) + 1
-    lead = _RANK_OR_TIME.sub("", text[begin or max(0, name.start - _INDENT) : name.start], count=1)
-    first = lead.strip(" \t-\"'") in ("", "export", "set")
-    return len(lead.rstrip("\"'").removesuffix("export ").removesuffix("set ")) if first else None
+def _value(text: str, name: _Name, at: int, until: int) -> tuple[int, int]:
+    """Find a value: in quotation marks, in the lines below its name, or in its line."""
+    begins, until, secret = at, min(until, len(text)), name.kind is Kind.SECRET
+    if tags := _form("tags").match(text, at):
+        at = tags.end()
+    if quoted := _form("quoted").match(text, at, until):
+        begins, last = (begins if tags else quoted.start("value")), quoted.end("value")
+    elif opens := _form("opens" if secret else "block").match(text, at, until):
+        last = _end_of_lines(text, name, opens.end(), until)
+        begins = begins if last > opens.end() else last
+    else:
+        telling, before = name.kind in TELLING, text[at - 2 : at]
+        whole = name.text.lower().endswith(("authorization", "cookie")) or before[1:] == ">"
+        line = whole or (secret and before in (": ", "= "))
+        found = telling and _form("bracket").match(text, at, until)
+        found = found or _form("line" if line else "word").match(text, at, until)
+        last = at + len(found[0].rstrip(" \t" if line else _CLOSERS)) if found else at
+        if secret and before == ": " and text[last : last + 1] in ("\r", "\n"):
+            last = _end_of_lines(text, name, last, last + _FAR)
+    several = name.text[0] == "-" and name.text.endswith("s")  # it takes several
+    more = _form("more").match(text, last, until) if several else None
+    return begins, more.end() if more else last
 
 
-def _end_of_lines(text: str, indent: int, at: int, until: int) -> int:
-    """Return where a value of YAML ends: its lines are further in, or a list."""
+def _end_of_lines(text: str, name: _Name, at: int, until: int) -> int:
+    """Return where the lines of YAML end that are further in than a name, or a table of TOML."""
+    first = _join("first").search(text, max(0, name.start - _INDENT), name.start)
+    table = text[name.start - 1 : name.start] == "["
+    indent = -1 if table else len(first["indent"]) if first else 0
     for _ in range(_ROWS):
-        line = _form("line").match(text, at, until)
+        line = _form("lines").match(text, at, until)
         if line is None or len(line[1]) < indent + (line[2] is None):
+            break
+        if table and text[line.start(3)] == "[":
             break
         at = line.end()
     return at
 
 
-def _continued(text: str, name: _Name, last: int) -> int:
-    """Return where a value of YAML ends that has no marks and goes on in lines further in."""
-    plain = name.kind is Kind.SECRET and text[name.at - 2 : name.at] == ": "
-    if not plain or text[last : last + 1] not in ("\r", "\n"):
-        return last
-    indent = _indent(text, name)
-    return last if indent is None else _end_of_lines(text, indent, last, last + _FAR)
+class _Near:
+    """Finds words near a name that look drawn: before it, in its line, and in the lines below."""
 
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._until = {Kind.SECRET: 0, Kind.LIKELY: 0}  # what was looked at already
+        self._rows = range(0)  # of the last table
 
-def _table(text: str, name: _Name) -> Iterator[tuple[int, int]]:
-    """Find the values in a table of TOML that has such a name."""
-    begins = name.kind is Kind.SECRET and text[max(0, name.start - 2) : name.start] in ("[", "\n[")
-    row = _form("table").match(text, name.end) if begins else None
-    for _ in range(_ROWS):
-        row = _form("row").match(text, row.end()) if row else None
-        if row is None:
-            return
-        yield row.span(1)
+    def words(self, name: _Name) -> Iterator[tuple[int, int]]:
+        text, secret, at = self._text, name.kind is Kind.SECRET, name.end
+        label = secret and _join("label").search(text, max(0, name.start - 24), name.start)
+        lines = text[at : at + _FAR * (_LINES_BELOW + 1)].split("\n")[: _LINES_BELOW + 1]
+        before = re.split(r"[\n/()\[\]{}\"']", text[max(0, name.start - _FAR) : name.start])[-1]
+        header = f"{before}{name.text}{lines[0]}".replace(REDACTED, "")  # hidden in it before
+        is_header = len(lines) > 1 and _join("header").fullmatch(header)
+        if secret and is_header and name.start not in self._rows:
+            yield from self._column(_cells(before), _cells(lines[0]), at + len(lines[0]) + 1)
+        until, close = self._until[name.kind], name.end + _NEAR
+        for number, line in enumerate(lines if secret or is_header else lines[:1]):
+            least, digits = (12, 1) if secret or number else (16, 3)
+            begin = max(0, name.start - _FAR) if label and not number else at
+            for word in _join("word").finditer(text, begin, at + min(len(line), _FAR)):
+                first, plain = word.start(), word[0].rstrip(_ENDS)
+                is_close = word[0] == line.strip() if number else name.end <= first < close
+                if (first >= until and is_random(plain, least=least, digits=digits)) or (
+                    secret and is_close and is_password(plain)
+                ):
+                    yield word.span()
+            at += len(line) + 1
+        self._until[name.kind] = at
 
-
-def _value(text: str, name: _Name, until: int) -> tuple[int, int]:
-    until = min(until, len(text))
-    first, last = _one_value(text, name, until)
-    several = name.text[0] == "-" and name.text.endswith("s")  # it takes several
-    more = _form("more").match(text, last, until) if several else None
-    return first, more.end() if more else last
-
-
-def _one_value(text: str, name: _Name, until: int) -> tuple[int, int]:
-    at = name.at
-    if tags := _form("tags").match(text, at):
-        return at, _one_value(text, name._replace(at=tags.end()), until)[1]
-    if quote := _form("quote").match(text, at):
-        return _quoted(text, quote, until)
-    if found := _form("opens" if name.kind is Kind.SECRET else "block").match(text, at, until):
-        last = _end_of_lines(text, _indent(text, name) or 0, found.end(), until)
-        if last > found.end():
-            return at, last
-    if found := _form("json").match(text, at, until):
-        return _one_value(text, name._replace(at=found.end()), until)
-    found = _form("below").match(text, at, until)
-    return found.span(1) if found else _in_line(text, name, until)
-
-
-def _quoted(text: str, quote: re.Match[str], until: int) -> tuple[int, int]:
-    first = quote.end(1)
-    inner = re.compile(rf"(?:(?!{re.escape(quote[1])})(?:\\.|[^\n]))*")
-    last = found.end() if (found := inner.match(text, first, until)) else first
-    if text[last : last + 1] == "\n":  # it ends in a line below
-        closed = text.find(quote[1], last, min(until, last + _FAR * _LINES_BELOW))
-        near = closed >= 0 and text.count("\n", last, closed) <= _LINES_BELOW
-        last = closed if near else last
-    while part := _form("part").match(text, last, until):
-        last = part.end()
-    return first, last
-
-
-def _in_line(text: str, name: _Name, until: int) -> tuple[int, int]:
-    at = name.at
-    if name.kind in TELLING and (
-        found := _form("bracket").match(text, at, min(until, at + _LONGEST_LIST))
-    ):
-        return found.span()
-    whole = name.text.lower().endswith(("authorization", "cookie"))
-    if name.element or whole or (name.kind is Kind.SECRET and text[at - 2 : at] in (": ", "= ")):
-        digest = whole and text[at : at + 6].lower() == "digest"
-        key = "to_tag" if name.element else "to_end" if digest else "to_quote"
-        found = _form(key).match(text, at, until)
-        return at, at + len(found[0].rstrip()) if found else at
-    found = _form("word").match(text, at, until)
-    end, opened = (found.end(), set(found[0])) if found else (at, set())
-    for mark in reversed(text[max(at, end - 8) : end]):
-        if mark not in _CLOSERS or _PAIRS.get(mark) in opened:
-            break
-        end -= 1
-    return at, end
-
-
-def _near(text: str, name: _Name) -> Iterator[tuple[int, int]]:
-    """Find words near a name that look drawn: before it, in its line, and in the lines below."""
-    secret, start, end = name.kind is Kind.SECRET, name.start, name.end
-    if secret and _join("label").search(text, max(0, start - 24), start):
-        yield from _drawn(text, max(0, start - _FAR), start, 12, 1)
-    rest, *below = text[end : end + _FAR * (_LINES_BELOW + 1)].split("\n")[: _LINES_BELOW + 1]
-    for word in _join("word").finditer(text, end, end + min(_NEAR, len(rest)) if secret else 0):
-        if is_password(word[0].rstrip(".:!?=")):
-            yield word.span()
-    yield from _drawn(text, end, end + len(rest[:_FAR]), *((12, 1) if secret else (16, 3)))
-    before = re.split(r"[\n/()\[\]{}\"']", text[max(0, start - _FAR) : start])[-1]
-    line = (before + name.text + rest).replace(REDACTED, "")  # what was hidden in it before
-    header = bool(_join("header").fullmatch(line))
-    at = end + len(rest) + 1
-    if secret and header and not (_CELLS.split(before)[-1] + _CELLS.split(rest)[0]).strip():
-        yield from _column(
-            text, at, len(_CELLS.findall(before)), len(_CELLS.findall(before + rest))
-        )
-    for line in below if secret or header else ():
-        if secret and _join("word").fullmatch(line.strip()) and is_password(line.strip()):
-            yield at, at + len(line)
-        yield from _drawn(text, at, at + len(line), 12, 1)
-        at += len(line) + 1
-
-
-def _drawn(text: str, at: int, stop: int, least: int, digits: int) -> Iterator[tuple[int, int]]:
-    for word in _join("word").finditer(text, at, stop):
-        if is_random(word[0].rstrip(".:!?="), least=least, digits=digits):
-            yield word.span()
-
-
-def _column(text: str, at: int, index: int, separators: int) -> Iterator[tuple[int, int]]:
-    for line in text[at : at + _ROWS * _FAR].split("\n")[:_ROWS] if separators else ():
-        cells = _CELLS.split(line)
-        if len(cells) != separators + 1:
-            return
-        plain = cells[index].strip(" \"'\r")
-        if not (set(plain) <= _RULE or harmless(Kind.SECRET, "", plain)):
-            first = at + len("".join(cells[:index])) + index + cells[index].index(plain)
-            yield first, first + len(plain)
-        at += len(line) + 1
+    def _column(
+        self, before: Sequence[str], after: Sequence[str], at: int
+    ) -> Iterator[tuple[int, int]]:
+        """Find what stands below a name that is alone in its cell."""
+        index, count, begins = len(before) - 1, len(before) + len(after) - 1, at
+        alone = count > 1 and not (before[-1] + after[0]).strip()
+        for line in self._text[at : at + _ROWS * _FAR].split("\n") if alone else ():
+            cells = _cells(line)
+            if len(cells) != count:
+                break
+            plain = cells[index].strip(" \"'\r")
+            if not (set(plain) <= _RULE or harmless(Kind.SECRET, "", plain)):
+                first = at + len("".join(cells[:index])) + index + cells[index].index(plain)
+                yield first, first + len(plain)
+            at += len(line) + 1
+        self._rows = range(begins, at)
 
 
 Names = Iterable[str]
