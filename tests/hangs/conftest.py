@@ -11,13 +11,14 @@ import sys
 import time
 import uuid
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 from rocsteady_train.inside import wire
 
-from rocsteady.hangs.looking.process_tree import Tree
+from rocsteady.hangs.looking.process_tree import processes
 
 VICTIMS = Path(__file__).parents[1] / "victims"
 
@@ -27,7 +28,7 @@ class Victim(NamedTuple):
     run_id: str
     pid: int  # the process that is in the wanted state
     waits_for: tuple[int, ...]
-    tree: Tree
+    tree: Callable[[], tuple[int, ...]]  # its living processes
 
 
 Start = Callable[..., Victim]
@@ -45,12 +46,13 @@ def _started(command: list[str]) -> tuple[subprocess.Popen[bytes], Victim]:
     assert child.stdout is not None
     told = json.loads(child.stdout.readline())
     waits_for = tuple(sorted(told["waits_for"]))
-    return child, Victim(child.pid, run_id, told["pid"], waits_for, Tree(child.pid, run_id))
+    tree = partial(processes, child.pid, run_id)
+    return child, Victim(child.pid, run_id, told["pid"], waits_for, tree)
 
 
-def _ended(child: subprocess.Popen[bytes], tree: Tree) -> None:
+def _ended(child: subprocess.Popen[bytes], tree: Callable[[], tuple[int, ...]]) -> None:
     deadline = time.monotonic() + 10
-    while living := tree.processes():
+    while living := tree():
         assert time.monotonic() < deadline, f"left behind: {living}"
         for pid in living:
             with contextlib.suppress(ProcessLookupError):
@@ -63,7 +65,7 @@ def _ended(child: subprocess.Popen[bytes], tree: Tree) -> None:
 @pytest.fixture
 def start() -> Iterator[Start]:
     """Start a victim, by state or by its whole command, and wait until it says that it is there."""
-    running: list[tuple[subprocess.Popen[bytes], Tree]] = []
+    running: list[tuple[subprocess.Popen[bytes], Callable[[], tuple[int, ...]]]] = []
 
     def start_one(*state_or_command: str) -> Victim:
         command = list(state_or_command)

@@ -33,7 +33,7 @@ def test_everything_is_written_for_our_eyes_only(start: Start, tmp_path: Path) -
 
     done = collect(
         incident,
-        pids=victim.tree.processes(),
+        pids=victim.tree(),
         pages=tmp_path,
         log=log,
         since=time.monotonic(),
@@ -53,7 +53,7 @@ def test_everything_is_written_for_our_eyes_only(start: Start, tmp_path: Path) -
     text = (incident / "stacks.txt").read_text()
     assert "multiprocessing_queue (victims/evidence_waits.py:" in text
     told = json.loads((incident / "processes.json").read_text())
-    assert {thread["tid"] for thread in told["in_kernel"]} >= set(victim.tree.processes())
+    assert {thread["tid"] for thread in told["in_kernel"]} >= set(victim.tree())
 
 
 def test_the_stacks_tell_what_a_process_waits_for(start: Start, tmp_path: Path) -> None:
@@ -61,7 +61,7 @@ def test_the_stacks_tell_what_a_process_waits_for(start: Start, tmp_path: Path) 
     texts = []
     for number in range(3):  # it wakes every 5 s, to wait again, and may be met just then
         incident = tmp_path / str(number)
-        pids = victim.tree.processes()
+        pids = victim.tree()
         collect(incident, pids=pids, pages=None, log=None, since=time.monotonic())
         texts.append((incident / "stacks.txt").read_text())
 

@@ -27,7 +27,7 @@ def test_a_worker_blocked_on_a_semaphore_is_found_and_named(start: Start, victim
     (worker,) = victim.waits_for
     time.sleep(1)
 
-    seen = take_snapshot(victim.tree.processes(), stacks=True, within=SOON)
+    seen = take_snapshot(victim.tree(), stacks=True, within=SOON)
 
     threads = {thread.tid: thread for process in seen.processes for thread in process.threads}
     fetching = threads[victim.pid]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import signal
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -14,8 +13,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rocsteady.hangs.looking.process_tree import Tree, processes
+from rocsteady.hangs.looking.process_tree import processes
 from rocsteady.system import procfs
+from rocsteady.system.keeper import Family
 
 if TYPE_CHECKING:
     from tests.hangs.conftest import Start
@@ -29,28 +29,16 @@ def test_children_are_found_by_descent(start: Start) -> None:
 def test_one_that_lost_its_parent_is_found_by_the_id(start: Start) -> None:
     victim = start("orphan")
     deadline = time.monotonic() + 5
-    while victim.pid in Tree(victim.root, "another-id").processes():  # its parent is about to end
+    while victim.pid in processes(victim.root, "another-id"):  # its parent is about to end
         assert time.monotonic() < deadline
         time.sleep(0.01)
 
     assert victim.pid in processes(victim.root, victim.run_id)
 
 
-def test_what_was_once_ours_stays_ours(start: Start) -> None:
-    victim = start("any_child")
-    tree = Tree(victim.root, "")  # by descent only
-    tree.processes()
-
-    os.kill(victim.root, signal.SIGKILL)
-    deadline = time.monotonic() + 5
-    while (left := tree.processes()) != victim.waits_for:
-        assert time.monotonic() < deadline, left
-        time.sleep(0.01)
-
-
 def test_another_attempt_has_none_of_it(start: Start) -> None:
     first, second = start("child"), start("child")
-    assert not set(first.tree.processes()) & set(second.tree.processes())
+    assert not set(first.tree()) & set(second.tree())
 
 
 def test_a_program_that_ended_has_no_processes() -> None:
@@ -59,14 +47,15 @@ def test_a_program_that_ended_has_no_processes() -> None:
 
 def test_it_is_quick(start: Start) -> None:
     victim = start("sixty")
-    victim.tree.processes()
+    family = Family(victim.root, victim.run_id)  # as a run looks at its own
+    family.members()
 
     def bare() -> None:  # what nobody who looks at all processes can do without
         for pid in procfs.numbers(procfs.PROC):
             with contextlib.suppress(OSError):
                 procfs.read(f"{procfs.PROC}/{pid}/stat")
 
-    times: dict[Callable[[], object], list[float]] = {bare: [], victim.tree.processes: []}
+    times: dict[Callable[[], object], list[float]] = {bare: [], family.members: []}
     for _ in range(30):
         for look, seen in times.items():
             began = time.thread_time()

@@ -35,7 +35,7 @@ def settled(victim: Victim, wanted: Callable[[ThreadSeen], bool]) -> ThreadSeen:
     """Look until the victim, which has said that it will, has entered its state."""
     deadline = time.monotonic() + 5
     while True:
-        seen = take_snapshot(victim.tree.processes(), stacks=False, within=SOON)
+        seen = take_snapshot(victim.tree(), stacks=False, within=SOON)
         thread = main_thread(seen, victim.pid)
         if wanted(thread) or time.monotonic() > deadline:
             return thread
@@ -235,7 +235,7 @@ def test_a_stopped_process_gives_its_stack_and_stays_stopped(
 def test_zombies_and_the_dead_are_left_out(start: Start) -> None:
     victim = start("zombie")
     deadline = time.monotonic() + 5
-    while victim.pid in victim.tree.processes():  # until it has ended; nobody ever waits for it
+    while victim.pid in victim.tree():  # until it has ended; nobody ever waits for it
         assert time.monotonic() < deadline
         time.sleep(0.01)
 
@@ -247,7 +247,7 @@ def test_zombies_and_the_dead_are_left_out(start: Start) -> None:
 
 def test_a_process_that_dies_during_the_look_costs_only_itself(start: Start) -> None:
     victim = start("sixty")
-    pids = victim.tree.processes()
+    pids = victim.tree()
     children = [pid for pid in pids if pid != victim.pid]
     for pid in children[::2]:
         os.kill(pid, signal.SIGKILL)  # the kernel ends them while we look
@@ -260,7 +260,7 @@ def test_a_process_that_dies_during_the_look_costs_only_itself(start: Start) -> 
 
 def test_sixty_processes_with_stacks_take_less_than_two_seconds(start: Start) -> None:
     victim = start("sixty")
-    pids = victim.tree.processes()
+    pids = victim.tree()
     assert len(pids) == 60
 
     seconds = []
@@ -300,7 +300,7 @@ def test_without_py_spy_the_rest_is_seen(start: Start) -> None:
 
 def test_a_tree_without_python_says_so(start: Start) -> None:
     victim = start("/bin/sh", "-c", 'echo "{\\"pid\\": $$, \\"waits_for\\": []}"; sleep 100; true')
-    seen = take_snapshot(victim.tree.processes(), stacks=True, within=SOON)
+    seen = take_snapshot(victim.tree(), stacks=True, within=SOON)
 
     assert (seen.stacks, seen.why_no_stacks) == (False, NO_PYTHON)
     assert not any(process.python for process in seen.processes)

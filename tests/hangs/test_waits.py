@@ -27,7 +27,7 @@ def seen(victim: Victim) -> tuple[ProcessSeen, Blocked]:
     """Look until the victim, which has said that it will, is blocked for good."""
     deadline, last = time.monotonic() + 5, None
     while True:
-        found = take_snapshot(victim.tree.processes(), stacks=False, within=SOON)
+        found = take_snapshot(victim.tree(), stacks=False, within=SOON)
         process = next(process for process in found.processes if process.pid == victim.pid)
         call = next(thread.blocked for thread in process.threads if thread.tid == victim.pid)
         if (call is not None and call == last) or time.monotonic() > deadline:

@@ -12,12 +12,13 @@ import time
 import uuid
 from collections.abc import Iterator
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 
 import pytest
 from rocsteady_train.inside import wire
 
-from rocsteady.hangs.looking.process_tree import Tree
+from rocsteady.hangs.looking.process_tree import processes
 from rocsteady.hangs.looking.snapshot import take_snapshot
 from rocsteady.hangs.proof.wait_graph import wait_set
 from rocsteady.hangs.proof.wait_set import WaitSet, prove, sentences
@@ -180,7 +181,7 @@ class Started:
                 cwd=folder,
                 start_new_session=True,
             )
-            self.children[name] = (child, Tree(child.pid, run_id))
+            self.children[name] = (child, partial(processes, child.pid, run_id))
 
     def proof(self, name: str) -> WaitSet:
         """Look at one of them until a snapshot tells that it has got where it wanted."""
@@ -188,14 +189,14 @@ class Started:
         assert child.poll() is None
         sets = []
         for _ in range(2):
-            seen = take_snapshot(tree.processes(), stacks=True, within=timedelta(seconds=5))
+            seen = take_snapshot(tree(), stacks=True, within=timedelta(seconds=5))
             sets.append(wait_set(seen, (), known()))
             time.sleep(0.3)
         return prove(sets)
 
     def end(self) -> None:
         for child, tree in self.children.values():
-            for pid in tree.processes():
+            for pid in tree():
                 os.kill(pid, 9)
             child.communicate()
 

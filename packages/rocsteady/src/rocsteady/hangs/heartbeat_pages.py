@@ -43,17 +43,14 @@ class SettingOutcome(Enum):
     NO_EFFECT = "no effect"
 
 
-class _Setting(Value, frozen=True, kw_only=True):
-    setting: str  # the field of model.Strategy
-    outcome: SettingOutcome
-    times: int  # of attention the first use only; after a crash perhaps too few, never too many
-    why: str
-
-
-class Applied(_Setting, frozen=True, kw_only=True):
+class Applied(Value, frozen=True, kw_only=True):
     """What came of one setting of a strategy in one process."""
 
-    pid: int
+    pid: int = 0  # the name of its file says it
+    setting: str  # the field of model.Strategy
+    outcome: SettingOutcome
+    times: int = 0  # of attention the first use only; after a crash perhaps too few, never too many
+    why: str = ""
 
 
 class Size(Value, frozen=True, kw_only=True):
@@ -88,7 +85,7 @@ class SavedFiles(Value, frozen=True, kw_only=True):
 
 class _Settings(Value, frozen=True, kw_only=True):
     asked: tuple[str, ...]
-    told: tuple[_Setting, ...]
+    told: tuple[Applied, ...]
 
 
 class _Versioned(Value, frozen=True, kw_only=True):
@@ -101,7 +98,7 @@ def _files(
     """Yield what each process left of one kind; what is not ours is passed over."""
     for pid, path in numbered(folder, suffix):
         try:
-            content = _content(path, limit)
+            content = read_regular(path, limit, follow=False)
             if msgspec.json.decode(content, type=_Versioned).version != version:
                 continue
             left = msgspec.json.decode(content, type=kind)
@@ -119,23 +116,24 @@ def read_applied(folder: Path) -> tuple[Applied, ...]:
     suffix, version = wire.APPLIED_SUFFIX, wire.APPLIED_VERSION
     files = dict(_files(folder, suffix, _Settings, version, APPLIED_LIMIT))
     found = {told.setting for file in files.values() for told in file.told}
-    return tuple(one for pid, file in files.items() for one in _applied(pid, file, found))
+    applied: list[Applied] = []
+    for pid, file in files.items():
+        missing = (name for name in file.asked if name not in found)
+        nothing = SettingOutcome.NO_EFFECT
+        applied += [Applied(pid=pid, setting=name, outcome=nothing) for name in missing]
+        applied += [msgspec.structs.replace(told, pid=pid) for told in file.told]
+    return tuple(applied)
 
 
-def _applied(pid: int, file: _Settings, found: set[str]) -> Iterable[Applied]:
-    for setting in file.asked:
-        if setting not in found:
-            yield Applied(
-                pid=pid, setting=setting, outcome=SettingOutcome.NO_EFFECT, times=0, why=""
-            )
-    for told in file.told:
-        yield Applied(pid=pid, **msgspec.structs.asdict(told))
+def _pages_with(folder: Path, word: int) -> list[tuple[int, ...]]:
+    """Return the pages in which a word is told."""
+    pages = (_words(path, pid) for pid, path in numbered(folder, wire.SUFFIX))
+    return [words for words in pages if words is not None and words[word]]
 
 
 def read_loader_facts(folder: Path) -> LoaderFacts | None:
     """Return what is known of the script's loaders, over all processes; None: none was used."""
-    pages = [_words(path, pid) for pid, path in numbered(folder, wire.SUFFIX)]
-    told = [words for words in pages if words is not None and words[wire.W_LOADERS]]
+    told = _pages_with(folder, wire.W_LOADERS)
     if not told:
         return None
     most = max(told, key=lambda words: words[wire.W_WORKERS])
@@ -153,8 +151,7 @@ def read_loader_facts(folder: Path) -> LoaderFacts | None:
 
 def read_batch_split(folder: Path) -> BatchSplit | None:
     """Return how batches are trained; None: not through Loop, or no step was made."""
-    pages = [_words(path, pid) for pid, path in numbered(folder, wire.SUFFIX)]
-    told = [words for words in pages if words is not None and words[wire.W_BATCH]]
+    told = _pages_with(folder, wire.W_BATCH)
     if not told:
         return None
     most = max(told, key=lambda words: words[wire.W_BATCH])
@@ -164,15 +161,14 @@ def read_batch_split(folder: Path) -> BatchSplit | None:
 
 def read_precision(folder: Path) -> str:
     """Return the lowest precision that a script computes in: fp32, bf16, fp16; "": not known."""
-    pages = [_words(path, pid) for pid, path in numbered(folder, wire.SUFFIX)]
-    told = max((words[wire.W_PRECISION] for words in pages if words is not None), default=0)
+    pages = _pages_with(folder, wire.W_PRECISION)
+    told = max((words[wire.W_PRECISION] for words in pages), default=0)
     return wire.PRECISIONS[told] if told < len(wire.PRECISIONS) else ""
 
 
 def read_size(folder: Path) -> Size | None:
     """Return how much is trained; None: no step was made that could be seen."""
-    pages = [_words(path, pid) for pid, path in numbered(folder, wire.SUFFIX)]
-    told = [words for words in pages if words is not None and words[wire.W_PARAMETERS]]
+    told = _pages_with(folder, wire.W_PARAMETERS)
     if not told:
         return None
     return Size(
@@ -231,8 +227,8 @@ def read_pages(folder: Path, known: Iterable[int] = ()) -> tuple[Heartbeat, ...]
 
     Those of ``known`` processes are read even if a script has filled the folder.
     """
-    beats = (_read_page(path, pid) for pid, path in numbered(folder, wire.SUFFIX, known))
-    return tuple(beat for beat in beats if beat is not None)
+    pages = (_words(path, pid) for pid, path in numbered(folder, wire.SUFFIX, known))
+    return tuple(_heartbeat(words) for words in pages if words is not None)
 
 
 def read_notes(folder: Path) -> dict[int, str]:
@@ -269,18 +265,9 @@ def numbered(folder: Path, suffix: str, known: Iterable[int] = ()) -> list[tuple
     return sorted((pid, folder / f"{stem}{suffix}") for stem, pid in found.items())
 
 
-def _content(path: Path, limit: int) -> bytes:
-    return read_regular(path, limit, follow=False)
-
-
-def _read_page(path: Path, pid: int) -> Heartbeat | None:
-    words = _words(path, pid)
-    return None if words is None else _heartbeat(words)
-
-
 def _words(path: Path, pid: int) -> tuple[int, ...] | None:
     try:
-        content = _content(path, wire.SIZE)
+        content = read_regular(path, wire.SIZE, follow=False)
     except OSError:
         return None
     if len(content) != wire.SIZE:

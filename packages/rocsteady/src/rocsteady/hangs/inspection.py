@@ -19,7 +19,7 @@ from rocsteady.doctor.knowledge.waits import WaitKnowledge
 from rocsteady.errors import ExaminationError
 from rocsteady.hangs.judgment.judgment import Pulse, begin, worth_stopping
 from rocsteady.hangs.judgment.snapshot_reading import HELD, Reading, read
-from rocsteady.hangs.looking.process_tree import Tree, gpus_of
+from rocsteady.hangs.looking.process_tree import gpus_of, processes
 from rocsteady.hangs.looking.snapshot import take_snapshot
 from rocsteady.hangs.looking.stacks import NativeStacks
 from rocsteady.hangs.proof.stack_frames import queue_of
@@ -71,13 +71,12 @@ def inspect(pid: int, waits: WaitKnowledge, py_spy: str | None = None) -> Inspec
     """Take snapshots of a process and its children until it is clear how it stands."""
     began = time.monotonic()
     _existing(pid)
-    tree, native = Tree(pid, ""), NativeStacks()
-    pulse = begin(began, began)
+    native, pulse = NativeStacks(), begin(began, began)
     snapshots: list[Snapshot] = []
     sets: list[WaitSet] = []
     while True:
         seen = take_snapshot(
-            [each for each in tree.processes() if each != os.getpid()],
+            [each for each in processes(pid) if each != os.getpid()],
             stacks=True,
             within=A_SNAPSHOT,
             native=lambda found: _worth_stopping(pulse, found, waits, py_spy),  # noqa: B023 - called at once

@@ -60,7 +60,7 @@ class Carriers:
         """Return whether it is one; a process that is not does not become one."""
         who = pid, seen.start
         if who not in self._known:
-            if seen.state in "ZX":  # it has no environment any more
+            if seen.state in "ZXD":  # it has no environment any more, or it may be locked
                 return False
             self._known[who] = self._entry in b"\0" + _read(f"/proc/{pid}/environ")
         return self._known[who]

@@ -46,7 +46,6 @@ class Leftovers:
             pid
             for pid, seen in everyone.items()
             if pid != os.getpid()
-            and seen.state != "D"  # its memory may be locked
             and seen.start >= self._born
             and (before is None or seen.start < before)
             and carriers.include(pid, seen)

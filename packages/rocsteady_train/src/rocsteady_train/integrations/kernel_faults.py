@@ -6,16 +6,17 @@ Of that, only lines about such faults are kept, and only those written since the
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import re
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from pathlib import Path
 
 KMSG = "/dev/kmsg"
 RECORD_LIMIT = 8192  # bytes; more than the kernel hands out at once
-MAX_RECORDS = 50_000
+MAX_RECORDS = 200_000
 MAX_SECONDS = 0.5
 MAX_LINES = 8  # the first, which are nearest to the cause
 MAX_LENGTH = 300  # characters
@@ -57,22 +58,31 @@ class KernelFaults:
 
     def lines(self, pids: Collection[int]) -> list[str]:
         """Return the first lines about faults; those about processes only for these."""
+        if self._descriptor < 0:
+            return []
         found: list[str] = []
-        until = time.monotonic() + MAX_SECONDS
-        for _ in range(MAX_RECORDS if self._descriptor >= 0 else 0):
-            try:
-                record = os.read(self._descriptor, RECORD_LIMIT)
-            except BlockingIOError:
-                break
-            except OSError as error:
-                if error.errno == errno.EPIPE:  # overwritten meanwhile; the next read goes on
-                    continue
-                break
-            if not record or time.monotonic() > until or len(found) >= MAX_LINES:
-                break
-            spoken = _RECORD.findall(record.decode("utf-8", "replace"))
-            found += [_plain(text) for text in spoken if concerns(text, pids)]
+        with contextlib.suppress(OSError):
+            for record in records(self._descriptor, time.monotonic() + MAX_SECONDS):
+                found += [_plain(t) for t in _RECORD.findall(record) if concerns(t, pids)]
+                if len(found) >= MAX_LINES:
+                    break
         return found[:MAX_LINES]
+
+
+def records(descriptor: int, deadline: float) -> Iterator[str]:
+    """Yield what the kernel's own ring has, one record a read, until there is no more."""
+    for _ in range(MAX_RECORDS):
+        try:
+            record = os.read(descriptor, RECORD_LIMIT)
+        except BlockingIOError:
+            return
+        except OSError as error:
+            if error.errno == errno.EPIPE:  # overwritten meanwhile; the next read goes on
+                continue
+            raise
+        if not record or time.monotonic() > deadline:
+            return
+        yield record.decode("utf-8", "replace")
 
 
 def concerns(text: str, pids: Collection[int]) -> bool:

@@ -10,6 +10,7 @@ import re
 import sys
 from collections.abc import Sequence
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -62,17 +63,18 @@ class GpuCounters(Value, frozen=True, kw_only=True):
 
 def read_gpu_counters(*, within: timedelta, root: Path = ROOT) -> tuple[GpuCounters, ...]:
     """Ask every AMD GPU that is awake, all at once, each in a child of its own."""
-    cards = [path for path in sorted((root / CARDS).glob("card*")) if path.name[4:].isdecimal()]
-    ours = [card for card in cards if read(card / "device/vendor").strip() == AMD]
-    asked = run_all(
-        {card.name: _CounterQuery(card, within).ask for card in ours},
-        within=within * 1.2,
-        at_once=16,
-    )
+    ours = _cards(root)
+    questions = {card.name: partial(_ask, card, within) for card in ours}
+    asked = run_all(questions, within=within * 1.2, at_once=16)
     return tuple(
-        asked.results.get(card.name) or _without(card, why_not=asked.missing[card.name])
+        asked.results.get(card.name) or _counters(card, why_not=asked.missing[card.name])
         for card in ours
     )
+
+
+def _cards(root: Path) -> list[Path]:
+    cards = [path for path in sorted((root / CARDS).glob("card*")) if path.name[4:].isdecimal()]
+    return [card for card in cards if read(card / "device/vendor").strip() == AMD]
 
 
 class GpuUse(Value, frozen=True, kw_only=True):
@@ -86,13 +88,9 @@ class GpuUse(Value, frozen=True, kw_only=True):
 
 def gpu_users(root: Path = ROOT) -> tuple[GpuUse, ...]:
     """Return who holds memory of which GPU, by the driver's own books: no GPU is asked."""
-    cards = [path for path in sorted((root / CARDS).glob("card*")) if path.name[4:].isdecimal()]
-    ours = [card for card in cards if read(card / "device/vendor").strip() == AMD]
-    numbers = {
-        (card / "device").resolve().name.rpartition(".")[0]: n for n, card in enumerate(ours)
-    }
+    numbers = {_address(card).rpartition(".")[0]: n for n, card in enumerate(_cards(root))}
     found = []
-    for gpu, address in gpu_addresses(root).items() if ours else ():
+    for gpu, address in gpu_addresses(root).items() if numbers else ():
         for file in (root / KFD / "proc").glob(f"[0-9]*/vram_{gpu}"):
             used = read(file).strip()
             if address in numbers and used.isdecimal() and int(used):
@@ -102,34 +100,28 @@ def gpu_users(root: Path = ROOT) -> tuple[GpuUse, ...]:
     return tuple(sorted(found, key=lambda use: (use.gpu, -use.used_bytes)))
 
 
-class _CounterQuery:
-    def __init__(self, card: Path, within: timedelta) -> None:
-        self._card, self._within = card, within
-
-    def ask(self) -> GpuCounters:
-        device = self._card / "device"
-        if read(device / "power/runtime_status").strip() not in AWAKE:
-            return _without(
-                self._card, asleep=True, why_not="it is asleep, and a query would wake it"
-            )
-        command = [sys.executable, "-I", "-S", str(READING), str(device)]
-        answer = ask(command, within=self._within)
-        if answer.outcome is not AnswerKind.ANSWERED:
-            return _without(
-                self._card, why_not=f"the process that queried it: {answer.outcome.value}"
-            )
-        try:
-            reading = msgspec.json.decode(answer.text, type=GpuReading)
-        except msgspec.DecodeError as error:
-            return _without(self._card, why_not=f"its answer cannot be read: {error}")
-        return GpuCounters(
-            card=self._card.name, pci_address=_address(self._card), asleep=False, reading=reading
-        )
+def _ask(card: Path, within: timedelta) -> GpuCounters:
+    device = card / "device"
+    if read(device / "power/runtime_status").strip() not in AWAKE:
+        return _counters(card, asleep=True, why_not="it is asleep, and a query would wake it")
+    answer = ask([sys.executable, "-I", "-S", str(READING), str(device)], within=within)
+    if answer.outcome is not AnswerKind.ANSWERED:
+        return _counters(card, why_not=f"the process that queried it: {answer.outcome.value}")
+    try:
+        return _counters(card, reading=msgspec.json.decode(answer.text, type=GpuReading))
+    except msgspec.DecodeError as error:
+        return _counters(card, why_not=f"its answer cannot be read: {error}")
 
 
-def _without(card: Path, *, why_not: str, asleep: bool = False) -> GpuCounters:
+def _counters(
+    card: Path, *, reading: GpuReading | None = None, why_not: str = "", asleep: bool = False
+) -> GpuCounters:
     return GpuCounters(
-        card=card.name, pci_address=_address(card), asleep=asleep, reading=None, why_not=why_not
+        card=card.name,
+        pci_address=_address(card),
+        asleep=asleep,
+        reading=reading,
+        why_not=why_not,
     )
 
 

@@ -6,7 +6,6 @@ else. An empty log clears nothing: a GPU can hang without a word.
 
 from __future__ import annotations
 
-import errno
 import os
 import re
 import time
@@ -14,14 +13,14 @@ from collections.abc import Iterable
 from datetime import timedelta
 from pathlib import Path
 
+from rocsteady_train.integrations.kernel_faults import records
+
 from rocsteady.hangs.looking.process_tree import Members
 from rocsteady.model import Value
 from rocsteady.system.bounded_call import AnswerKind, ask
 
 KMSG = Path("/dev/kmsg")
 CLOCK_SLACK = 2.0  # seconds by which the kernel's clock may differ from ours
-RECORD_LIMIT = 8192  # bytes; more than the kernel hands out at once
-MAX_RECORDS = 200_000
 MAX_LINES = 5000  # kept: the newest
 ANSWER_LIMIT = 4 * 1024 * 1024
 JOURNAL = (
@@ -85,24 +84,11 @@ def _concerns(line: str, members: Members) -> bool:
 
 def _from_kmsg(kmsg: Path, deadline: float) -> list[tuple[float, str]]:
     """Read the kernel's own ring: one record a read, until there is no more."""
-    entries = []
     descriptor = os.open(kmsg, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
     try:
-        for _ in range(MAX_RECORDS):
-            try:
-                record = os.read(descriptor, RECORD_LIMIT)
-            except BlockingIOError:
-                break
-            except OSError as error:
-                if error.errno == errno.EPIPE:  # overwritten meanwhile; the next read goes on
-                    continue
-                raise
-            if not record or time.monotonic() > deadline:
-                break
-            entries += parse_records(record.decode("utf-8", "replace"))
+        return [entry for text in records(descriptor, deadline) for entry in parse_records(text)]
     finally:
         os.close(descriptor)
-    return entries
 
 
 def parse_records(text: str) -> list[tuple[float, str]]:
