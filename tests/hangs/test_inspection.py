@@ -157,7 +157,7 @@ def test_what_computes_is_looked_at_again_before_it_is_stopped(start: Start) -> 
             break
 
     assert worth_stopping(pulse, seen, waits)
-    assert not _worth_stopping(pulse, seen, waits, None)
+    assert not _worth_stopping(pulse, seen, waits)
 
 
 def test_a_process_that_is_not_there_cannot_be_inspected() -> None:

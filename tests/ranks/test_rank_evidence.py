@@ -40,9 +40,7 @@ def beat(rank: int, pid: int) -> Heartbeat:
 
 def evidence(folder: Path, *processes: ProcessSeen) -> Collected:
     snapshot = Snapshot(at=1.0, processes=processes, stacks=True) if processes else None
-    return Collected(
-        folder=str(folder), attempt="", seconds=1.0, files=(), missing={}, snapshot=snapshot
-    )
+    return Collected(folder=str(folder), missing={}, snapshot=snapshot)
 
 
 def test_the_rank_is_named_and_all_records_are_kept(tmp_path: Path) -> None:

@@ -157,8 +157,8 @@ def test_hung_takes_looks_that_agree_and_judging_changes_nothing(
         pulse, verdict = first
         if verdict.condition is RunState.HUNG and verdict.quiet < 1800:
             assert len(snapshots) >= PATIENCE.samples
-            agreeing = [each for each in snapshots if each.at >= pulse.agreed_from]
-            assert len(agreeing) >= PATIENCE.samples
+            assert pulse.agreed >= PATIENCE.samples
+            agreeing = snapshots[-pulse.agreed :]
             assert snapshots[-1].at - agreeing[0].at >= PATIENCE.sample_span.total_seconds()
 
 

@@ -143,7 +143,7 @@ def _found(ending: Ending) -> HangEvidence:
     verdict = Verdict(condition=RunState.HUNG, why="no step", quiet=30.0, place=ending.place)
     return HangEvidence(
         verdict=verdict,
-        evidence=Collected(folder="", attempt="", seconds=0.0, files=(), missing={}),
+        evidence=Collected(folder="", missing={}),
     )
 
 

@@ -67,7 +67,7 @@ class Inspected(Value, frozen=True, kw_only=True):
     culprit: int | None
 
 
-def inspect(pid: int, waits: WaitKnowledge, py_spy: str | None = None) -> Inspected:
+def inspect(pid: int, waits: WaitKnowledge) -> Inspected:
     """Take snapshots of a process and its children until it is clear how it stands."""
     began = time.monotonic()
     _existing(pid)
@@ -79,9 +79,8 @@ def inspect(pid: int, waits: WaitKnowledge, py_spy: str | None = None) -> Inspec
             [each for each in processes(pid) if each != os.getpid()],
             stacks=True,
             within=A_SNAPSHOT,
-            native=lambda found: _worth_stopping(pulse, found, waits, py_spy),  # noqa: B023 - called at once
+            native=lambda found: _worth_stopping(pulse, found, waits),  # noqa: B023 - called at once
             known=native,
-            py_spy=py_spy,
         )
         about = _existing(pid)
         snapshots.append(seen)
@@ -115,9 +114,7 @@ def inspect(pid: int, waits: WaitKnowledge, py_spy: str | None = None) -> Inspec
     return Inspected(inspection=inspection, snapshots=tuple(snapshots), culprit=reading.culprit)
 
 
-def _worth_stopping(
-    pulse: Pulse, seen: Snapshot, waits: WaitKnowledge, py_spy: str | None
-) -> Collection[int]:
+def _worth_stopping(pulse: Pulse, seen: Snapshot, waits: WaitKnowledge) -> Collection[int]:
     """Return the processes to stop for their native frames.
 
     A thread that computes may have been at the same line twice by chance. It is looked at again,
@@ -129,7 +126,7 @@ def _worth_stopping(
             break
         pulse = replace(pulse, before=seen)
         pids = [each.pid for each in seen.processes]
-        seen = take_snapshot(pids, stacks=True, within=A_SNAPSHOT, py_spy=py_spy)
+        seen = take_snapshot(pids, stacks=True, within=A_SNAPSHOT)
         wanted = worth_stopping(pulse, seen, waits)
     return wanted
 

@@ -226,7 +226,6 @@ class _Watch:
             pages=None,
             log=self._folder / "output",
             since=self._began,
-            attempt=self._probe.title,
             within=EVIDENCE_WITHIN,
         )
         killed = self._payload.kill()

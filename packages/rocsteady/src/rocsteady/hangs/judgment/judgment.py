@@ -20,7 +20,7 @@ from rocsteady.hangs.judgment.snapshot_reading import HELD, Reading, moved, read
 from rocsteady.hangs.judgment.verdict import Patience, Verdict
 from rocsteady.hangs.looking.snapshot import in_native_code, is_in_native_code
 from rocsteady.hangs.proof.wait_graph import wait_set
-from rocsteady.hangs.proof.wait_set import Activity, WaitSet, changed, prove
+from rocsteady.hangs.proof.wait_set import Activity, WaitSet, changes, prove
 from rocsteady.hangs.values import (
     Heartbeat,
     Snapshot,
@@ -61,8 +61,7 @@ class Pulse(Value, frozen=True, kw_only=True):
     worked_at: float | None = None  # the same, and the snapshot before showed work
     before: Snapshot | None = None  # the last snapshot that was read
     reading: Reading | None = None  # of that snapshot
-    agreed_from: float = 0.0  # since then every snapshot said the same, and nothing moved
-    agreed: int = 0  # how many snapshots that is
+    agreed: int = 0  # snapshots in a row that said the same, and in which nothing moved
     moved_at: float | None = None  # the last snapshot in which something moved, since progress
     sets: tuple[WaitSet, ...] = ()  # of the snapshots in a row that found the same closed set
     ended: LongestWaits = LongestWaits()
@@ -178,7 +177,6 @@ def _forgotten(pulse: Pulse, at: float) -> Pulse:
         before=None,
         reading=None,
         agreed=0,
-        agreed_from=0.0,
         moved_at=None,
         printed_at=None,
         worked_at=None,
@@ -251,7 +249,6 @@ def _with_snapshot(pulse: Pulse, snapshot: Snapshot, waits: WaitKnowledge) -> Pu
         before=snapshot,
         reading=reading,
         agreed=pulse.agreed + 1 if agrees and pulse.agreed else 1,
-        agreed_from=pulse.agreed_from if agrees and pulse.agreed else snapshot.at,
         moved_at=snapshot.at if reading.moves else pulse.moved_at,
         sets=_sets(pulse.sets, found),
         ranks=rank_records(snapshot, pulse.heartbeats, waits),
@@ -270,7 +267,7 @@ def _sets(sets: tuple[WaitSet, ...], found: WaitSet) -> tuple[WaitSet, ...]:
     unread = bool(found.exits) and all(each.way is WayOut.UNREAD for each in found.exits)
     if sets and sets[-1].closed and unread:
         return sets
-    goes_on = bool(sets) and sets[-1].closed and found.closed and not changed(sets[-1], found)
+    goes_on = bool(sets) and sets[-1].closed and found.closed and not any(changes(sets[-1], found))
     return (*sets, found)[-MAX_SETS:] if goes_on else (found,)
 
 

@@ -7,7 +7,6 @@ costs its own file and no other. What could not be read is said, with the reason
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
@@ -38,20 +37,10 @@ BETWEEN_PROCESSES = (Wait.TREE, Wait.CHILD)  # waits whose processes are worth n
 MAX_THREADS = 5000  # whose kernel stacks are read
 
 
-class CollectedFile(Value, frozen=True, kw_only=True):
-    """One file of an incident."""
-
-    name: str
-    bytes: int
-
-
 class Collected(Value, frozen=True, kw_only=True):
-    """What was written, and what could not be read."""
+    """Where it was written, and what could not be read."""
 
     folder: str
-    attempt: str
-    seconds: float
-    files: tuple[CollectedFile, ...]
     missing: dict[str, str]  # what, and why: a file's name, or "stacks of 4711"
     snapshot: Snapshot | None = None  # with native frames, where they could be had
 
@@ -87,7 +76,6 @@ def collect(  # noqa: PLR0913 - what there is to know of an attempt, each by nam
     pages: Path | None,
     log: Path | None,
     since: float,
-    attempt: str = "",
     variables: Mapping[str, str] | None = None,
     waits: WaitSet | None = None,
     known: NativeStacks | None = None,
@@ -99,7 +87,6 @@ def collect(  # noqa: PLR0913 - what there is to know of an attempt, each by nam
     that may be told; ``waits`` says who waits for whom; ``known`` are native stacks that
     were read before.
     """
-    began = time.monotonic()
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     incident = _Collection(folder, tuple(pids), within * COLLECT_SHARE)
     parts: dict[str, Callable[[], None]] = {
@@ -116,11 +103,6 @@ def collect(  # noqa: PLR0913 - what there is to know of an attempt, each by nam
     done = run_all(parts, within=within * MARGIN, at_once=len(parts))
     return Collected(
         folder=str(folder),
-        attempt=attempt,
-        seconds=time.monotonic() - began,
-        files=tuple(
-            CollectedFile(name=name, bytes=size) for name, size in sorted(incident.files.items())
-        ),
         missing={**incident.missing, **done.missing},
         snapshot=incident.snapshot,
     )
@@ -131,13 +113,11 @@ class _Collection:
 
     def __init__(self, folder: Path, pids: tuple[int, ...], within: timedelta) -> None:
         self._folder, self._pids, self._within = folder, pids, within
-        self.files: dict[str, int] = {}
         self.missing: dict[str, str] = {}
         self.snapshot: Snapshot | None = None
 
     def put(self, name: str, content: bytes) -> None:
         write_whole(self._folder / name, content)  # 0600 from the start
-        self.files[name] = len(content)
 
     def put_json(self, name: str, value: object) -> None:
         told = Secrets().value(msgspec.to_builtins(value))

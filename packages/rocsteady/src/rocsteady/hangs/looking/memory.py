@@ -16,6 +16,9 @@ OF_THE_MACHINE = (
 )  # fmt: skip
 OF_A_PROCESS = ("VmHWM", "VmRSS", "RssAnon", "RssFile", "RssShmem", "VmSwap", "VmPeak")
 KIB = 1024
+# Files of a control group: its limit, what it has used, and what the kernel killed in it.
+VERSION_1 = ("memory.limit_in_bytes", "memory.usage_in_bytes", "memory.oom_control")
+VERSION_2 = ("memory.max", "memory.current", "memory.events")
 FULL_BELOW = 0.01  # of /dev/shm, free: less is none
 
 
@@ -69,10 +72,10 @@ def read_groups(pids: Iterable[int], root: Path = ROOT) -> tuple[GroupMemory, ..
     for pid in pids:
         groups = cgroups.folders(pid, root)
         if "memory" in groups:  # version 1
-            found.setdefault(groups["memory"], _group_v1(groups["memory"]))
+            found.setdefault(groups["memory"], _group(groups["memory"]))
         elif cgroups.UNIFIED in groups:
             folder = _with_memory(groups[cgroups.UNIFIED])
-            found.setdefault(folder, _group_v2(folder))
+            found.setdefault(folder, _group(folder))
     return tuple(found.values())
 
 
@@ -86,30 +89,20 @@ def oom_kills_since(before: Iterable[GroupMemory]) -> int | None:
     """Count the processes that the kernel killed in these groups since; None if it does not say."""
     told = []
     for group in before:
-        folder = Path(group.folder)
-        version_1 = (folder / "memory.oom_control").exists()
-        now = (_group_v1(folder) if version_1 else _group_v2(folder)).oom_kills
+        now = _group(Path(group.folder)).oom_kills
         if now is not None and group.oom_kills is not None:
             told.append(max(0, now - group.oom_kills))
     return sum(told) if told else None
 
 
-def _group_v1(folder: Path) -> GroupMemory:
-    limit = _number(read(folder / "memory.limit_in_bytes"))
+def _group(folder: Path) -> GroupMemory:
+    limit_file, used_file, kills_file = VERSION_1 if (folder / VERSION_1[2]).exists() else VERSION_2
+    limit = _number(read(folder / limit_file))
     return GroupMemory(
         folder=str(folder),
         limit_bytes=limit if limit is not None and limit < 1 << 62 else None,  # as good as none
-        used_bytes=_number(read(folder / "memory.usage_in_bytes")),
-        oom_kills=_counted(read(folder / "memory.oom_control"), "oom_kill"),
-    )
-
-
-def _group_v2(folder: Path) -> GroupMemory:
-    return GroupMemory(
-        folder=str(folder),
-        limit_bytes=_number(read(folder / "memory.max")),
-        used_bytes=_number(read(folder / "memory.current")),
-        oom_kills=_counted(read(folder / "memory.events"), "oom_kill"),
+        used_bytes=_number(read(folder / used_file)),
+        oom_kills=_counted(read(folder / kills_file), "oom_kill"),
     )
 
 

@@ -103,9 +103,11 @@ def take_stacks(
     if program is None:
         return Stacks(threads={}, missing=dict.fromkeys(pids, NOT_INSTALLED))
     deadline = time.monotonic() + within.total_seconds()
-    dumps = {pid: _PySpyTries(program, pid, deadline, retrying) for pid in pids}
     outcomes = run_all(
-        {pid: dump.with_native if native else dump.plain for pid, dump in dumps.items()},
+        {
+            pid: functools.partial(_dumped, program, pid, deadline, retrying if native else None)
+            for pid in pids
+        },
         within=within,
         at_once=2 * (os.cpu_count() or 1),
     )
@@ -121,43 +123,27 @@ def find_py_spy() -> str | None:
     return str(ours) if ours.is_file() else shutil.which(name)
 
 
-class _PySpyTries:
-    """The tries at one process."""
-
-    def __init__(self, program: str, pid: int, deadline: float, retrying: Collection[int]) -> None:
-        self._program, self._pid, self._deadline = program, pid, deadline
-        self._retrying = retrying
-        self._why = TOO_LATE
-
-    def with_native(self) -> tuple[ThreadStack, ...] | str:
-        """Return the stacks with native frames, or why there are none."""
-        if not may_be_stopped(self._pid, self._retrying):
-            return NOT_NOW
-        found = self._try("--native")
-        return found if found is not None else self._why
-
-    def plain(self) -> tuple[ThreadStack, ...] | str:
-        """Return the stacks, or why there are none."""
-        for _ in range(DUMP_TRIES):
-            found = self._try("--nonblocking")
-            if found is not None:
-                return found
-            if self._why == NOT_PERMITTED:
-                break
-        return self._why
-
-    def _try(self, *how: str) -> tuple[ThreadStack, ...] | None:
-        left = timedelta(seconds=max(0.0, self._deadline - time.monotonic()))
-        if left < SHORTEST_SAMPLING:
-            return None
-        command = [self._program, "dump", "--json", *how, "--pid", str(self._pid)]
-        answer = ask(command, within=left, limit=DUMP_LIMIT, complaints=True)
-        if answer.outcome is not AnswerKind.ANSWERED and "--nonblocking" not in how:
-            _let_go(self._pid)
-        found = _read(answer, own_folders(self._pid), native="--native" in how)
-        if found is None:
-            self._why = _complaint(answer)
-        return found
+def _dumped(
+    program: str, pid: int, deadline: float, retrying: Collection[int] | None
+) -> tuple[ThreadStack, ...] | str:
+    """Return the stacks of one process, or why there are none; with ``retrying`` native frames."""
+    native = retrying is not None
+    if retrying is not None and not may_be_stopped(pid, retrying):
+        return NOT_NOW
+    command = [program, "dump", "--json", "--native" if native else "--nonblocking"]
+    why = TOO_LATE
+    for _ in range(1 if native else DUMP_TRIES):
+        left = timedelta(seconds=max(0.0, deadline - time.monotonic()))
+        if left < SHORTEST_SAMPLING or why == NOT_PERMITTED:
+            break
+        answer = ask([*command, "--pid", str(pid)], within=left, limit=DUMP_LIMIT, complaints=True)
+        if native and answer.outcome is not AnswerKind.ANSWERED:
+            _let_go(pid)
+        found = _read(answer, own_folders(pid), native=native)
+        if found is not None:
+            return found
+        why = _complaint(answer)
+    return why
 
 
 def _read(
@@ -266,7 +252,7 @@ def _restarts(pid: int, tid: int, *, signalled: bool = False) -> bool:
     words = procfs.text(f"{procfs.PROC}/{pid}/task/{tid}/syscall").split()
     if words[0] == "running":
         return True
-    call = syscalls.table().get(int(words[0]))
+    call = syscalls.CALLS.get(int(words[0]))
     if signalled and (call in NOT_AFTER_HANDLER or (call is Call.FUTEX and int(words[4], 16))):
         return False
     if call not in (Call.READ, Call.DEVICE):

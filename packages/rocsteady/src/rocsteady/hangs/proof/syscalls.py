@@ -8,6 +8,7 @@ from __future__ import annotations
 import platform
 from collections.abc import Mapping, Sequence
 from enum import Enum
+from typing import TypeVar
 
 
 class Call(Enum):
@@ -133,24 +134,22 @@ FUNCTIONS: tuple[tuple[str, Call], ...] = (
 )
 
 
-def table(machine: str = "") -> Mapping[int, Call]:
-    """Return the numbers of a processor; none of one that is not known."""
-    name = machine or platform.machine()
-    return {"x86_64": X86_64, "aarch64": AARCH64, "arm64": AARCH64}.get(name, {})
+T = TypeVar("T")
 
 
-def timeouts(machine: str = "") -> Mapping[int, tuple[int, Clock]]:
-    """Return where the calls of a processor have their timeouts."""
-    name = machine or platform.machine()
-    tables = {"x86_64": TIMEOUTS_X86_64, "aarch64": TIMEOUTS_AARCH64, "arm64": TIMEOUTS_AARCH64}
-    return tables.get(name, {})
+def _of_this_machine(x86_64: Mapping[int, T], aarch64: Mapping[int, T]) -> Mapping[int, T]:
+    """Choose a table; none for a processor that is not known."""
+    return {"x86_64": x86_64, "aarch64": aarch64, "arm64": aarch64}.get(platform.machine(), {})
 
 
-def may_have_part(words: Sequence[str], machine: str = "") -> bool:
+CALLS = _of_this_machine(X86_64, AARCH64)
+TIMEOUTS = _of_this_machine(TIMEOUTS_X86_64, TIMEOUTS_AARCH64)
+FLAGS = _of_this_machine(FLAGS_X86_64, FLAGS_AARCH64)
+
+
+def may_have_part(words: Sequence[str]) -> bool:
     """Whether a blocked read, given as the words of /proc/PID/syscall, may have a part already."""
-    name = machine or platform.machine()
-    flags = {"x86_64": FLAGS_X86_64, "aarch64": FLAGS_AARCH64, "arm64": FLAGS_AARCH64}
-    place = flags.get(name, {}).get(int(words[0]))
+    place = FLAGS.get(int(words[0]))
     return place is not None and (place == 0 or bool(int(words[place], 16) & WAIT_ALL))
 
 

@@ -158,10 +158,8 @@ def prove(sets: Sequence[WaitSet]) -> WaitSet:
     """Return the newest set, with the ways out that only a comparison of snapshots shows."""
     newest = sets[-1]
     found: dict[tuple[Key, WayOut], WakeSource] = {}
-    for earlier, later in pairwise(sets):
-        for each in changed(earlier, later):
-            found.setdefault(((each.pid, each.tid), each.way), each)
-    for each in _never_asked_again(sets):
+    between = (each for pair in pairwise(sets) for each in changes(*pair))
+    for each in (*between, *_never_asked_again(sets)):
         found.setdefault(((each.pid, each.tid), each.way), each)
     return WaitSet(
         at=newest.at,
@@ -171,12 +169,8 @@ def prove(sets: Sequence[WaitSet]) -> WaitSet:
     )
 
 
-def changed(earlier: WaitSet, later: WaitSet) -> list[WakeSource]:
-    """Return why two sets are not the same one, seen twice."""
-    return list(_changes(earlier, later))
-
-
-def _changes(earlier: WaitSet, later: WaitSet) -> Iterable[WakeSource]:
+def changes(earlier: WaitSet, later: WaitSet) -> Iterable[WakeSource]:
+    """Yield why two sets are not the same one, seen twice."""
     before = {member.key: member for member in earlier.members}
     seconds = max(later.at - earlier.at, 1e-9)
     for member in later.members:

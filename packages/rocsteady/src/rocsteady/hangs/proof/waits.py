@@ -69,8 +69,6 @@ class Waits:
         self._parents = parents  # of each process of the tree
         self._descriptors = Descriptors(tuple(parents))
         self._outsiders = Outsiders(parents.keys())
-        self._calls = syscalls.table()
-        self._timeouts = syscalls.timeouts()
 
     def of(self, pid: int, tid: int, state: str) -> Decoded:
         """Return what one thread waits for."""
@@ -87,7 +85,7 @@ class Waits:
             return UNKNOWN
         arguments = [int(word, 16) for word in words[1:7]]
         number = int(words[0])
-        call = self._calls.get(number)
+        call = syscalls.CALLS.get(number)
         if call is Call.RESTARTED:  # its arguments are still those of the first call
             number, call = RESTARTED_POLL, _kernel_function(folder)
         return self._decoded(pid, number, call, arguments)
@@ -196,7 +194,7 @@ class Waits:
 
     def _timeout(self, pid: int, number: int, arguments: Arguments) -> float | None:
         """Return the whole duration that the call was given; None: no end."""
-        place = self._timeouts.get(number)
+        place = syscalls.TIMEOUTS.get(number)
         if place is None:
             return None
         value, clock = arguments[place[0]], place[1]

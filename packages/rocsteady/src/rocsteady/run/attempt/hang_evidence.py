@@ -38,7 +38,6 @@ def hang_evidence(  # noqa: PLR0913 - all are keyword arguments
 
     ``blame`` is what all hosts found together, if there are several.
     """
-    attempt = f"attempt {context.number}"
     try:
         evidence = collect(
             context.spec.records / f"incident-{context.incident}",
@@ -46,7 +45,6 @@ def hang_evidence(  # noqa: PLR0913 - all are keyword arguments
             pages=context.pages,
             log=context.log,
             since=since,
-            attempt=attempt,
             variables=services.known_variables,
             waits=verdict.waits,
             known=known,
@@ -55,9 +53,7 @@ def hang_evidence(  # noqa: PLR0913 - all are keyword arguments
     except OSError as error:  # no room for its folder: what is hung is still hung
         why = error.strerror or str(error)
         services.announcer.say(f"no evidence could be saved: {why}.")
-        evidence = Collected(
-            folder="", attempt=attempt, seconds=0.0, files=(), missing={"all": why}
-        )
+        evidence = Collected(folder="", missing={"all": why})
     by_evidence = blame_by_evidence(evidence, heartbeats, services.waits)
     blame = blame or more_telling(by_evidence, verdict.blame)
     return HangEvidence(verdict=verdict, evidence=evidence, blame=blame)

@@ -195,7 +195,6 @@ class AttemptReview:
                 pages=None,
                 log=records / f"attempt-{number}.log",
                 since=end.began,
-                attempt=f"attempt {number}",
                 variables=self._services.known_variables,
                 within=self._options.timing.evidence_within,
             ).folder
