@@ -32,6 +32,12 @@ if not os.environ.get("CI"):
     settings.load_profile("here")
 
 
+@pytest.fixture(autouse=True)
+def own_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keep what an account remembers of the runs of a test with the test."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+
+
 class Recorded:
     def __init__(self, knowledge: Knowledge) -> None:
         self.names = recorded_names()

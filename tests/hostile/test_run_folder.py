@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import signal
 import sqlite3
 import sys
 from pathlib import Path
 
 import pytest
-from supervised import Ended, Project
+from supervised import Ended, Project, until
 
 from rocsteady.store.database import column
 
@@ -67,15 +68,46 @@ def test_a_way_to_resume_in_the_folder_of_a_run_is_not_used(left: Project) -> No
     assert (ended.code, ended.out.splitlines()[0]) == (0, NOTHING), ended.err
 
 
-def test_a_variable_that_no_workaround_sets_is_not_taken_from_a_journal(left: Project) -> None:
-    strategy = {"variables": {**PLANTED, "HSA_ENABLE_SDMA": "0"}}
-    change_journal(left, "UPDATE attempts SET strategy = ?", strategy)
-    decision = {"next": "again", "why": "", "strategy": strategy}
-    change_journal(left, "UPDATE decisions SET decision = ?", decision)
+COLUMNS = {"attempts": "strategy", "decisions": "decision"}
 
-    ended = resumed(left)
 
+def change_settings(project: Project, table: str, **settings: object) -> None:
+    """Change what a journal says that an attempt was started with, or is to be."""
+    decision = {"next": "again", "why": "", "strategy": settings}
+    value = settings if table == "attempts" else decision
+    change_journal(project, f"UPDATE {table} SET {COLUMNS[table]} = ?", value)  # noqa: S608 - ours
+
+
+@pytest.mark.parametrize("name", ["PLANTED", "LD_PRELOAD", "PYTHONPATH", "PATH"])
+@pytest.mark.parametrize("own", [True, False])
+@pytest.mark.parametrize("table", COLUMNS)
+def test_a_variable_that_no_workaround_sets_is_not_taken_from_a_journal(
+    left: Project, table: str, name: str, *, own: bool
+) -> None:
+    change_settings(left, table, variables={name: ".", "HSA_ENABLE_SDMA": "0"})
+    if not own:
+        by_somebody_else(left)
+
+    refused = resumed(left, "--yes")
+
+    assert (refused.code, f"sets {name}," in refused.err, refused.out) == (76, True, "")
+
+
+@pytest.mark.parametrize("table", COLUMNS)
+def test_settings_that_this_account_did_not_choose_are_asked_about_once(
+    left: Project, table: str
+) -> None:
+    change_settings(left, table, variables={"HSA_ENABLE_SDMA": "0"}, device="cpu")
+
+    asked = resumed(left)
+    ended = resumed(left, "--yes")
+    (left.folder / "finish").unlink()
+    again = resumed(left)
+
+    assert (asked.code, asked.out) == (76, "")
+    assert "settings: device=cpu, HSA_ENABLE_SDMA=0" in asked.err
     assert (ended.code, ended.out.splitlines()) == (0, [NOTHING, "SDMA: 0"]), ended.err
+    assert (again.code, "is done" in again.err) == (0, True)
 
 
 @pytest.mark.parametrize("name", ["LD_PRELOAD", "PYTHONPATH", "PATH"])
@@ -93,18 +125,98 @@ def test_a_journal_from_elsewhere_sets_no_variable_that_loads_code(
     assert "PLANTED" not in refused.out
 
 
-def test_what_a_run_from_elsewhere_would_set_is_shown_whole(left: Project) -> None:
-    strategy = {"variables": {**PLANTED, "HSA_ENABLE_SDMA": "0"}, "device": "cpu"}
-    change_journal(left, "UPDATE attempts SET strategy = ?", strategy)
+def test_what_a_run_from_elsewhere_would_start_and_set_is_shown_whole(left: Project) -> None:
+    change_settings(left, "attempts", variables={"HSA_ENABLE_SDMA": "0"}, device="cpu")
+    resume = {"arguments": ["--from", "{checkpoint}"], "environment": {"FROM": "{checkpoint}"},
+              "checkpoints": ["fin*"]}  # fmt: skip
+    job = {"command": [sys.executable, "train.py"], "resume": resume}
+    change_journal(left, "UPDATE runs SET job = ?", job)
     by_somebody_else(left)
 
     asked = resumed(left)
     ended = resumed(left, "--yes")
+    known = left.say("report", left.name)
 
-    assert asked.code == 76
-    assert ('"HSA_ENABLE_SDMA": "0"' in asked.err, '"device": "cpu"' in asked.err) == (True, True)
-    assert "PLANTED" not in asked.err
+    assert (asked.code, asked.out) == (76, "")
+    for shown in (
+        f"command: {sys.executable} train.py\n",
+        '"arguments": [\n      "--from",\n      "{checkpoint}"\n    ]',
+        '"FROM": "{checkpoint}"',
+        "settings: device=cpu, HSA_ENABLE_SDMA=0\n",
+        "checkpoint: finish\n",
+    ):
+        assert shown in asked.err
+    assert ended.out.splitlines() == ["PLANTED: None None ['--from', 'finish']", "SDMA: 0"]
+    assert (ended.code, known.code) == (0, 0), ended.err
+
+
+def test_how_a_script_from_elsewhere_resumes_is_shown(left: Project) -> None:
+    left.script("""
+        import os, sys, torch
+        if os.path.exists("last.pt"):
+            state = torch.load("last.pt")
+            model.load_state_dict(state["model"]); optimizer.load_state_dict(state["optimizer"])
+            step = state["step"]
+        sys.exit(print("ran"))
+    """)
+    by_somebody_else(left)
+
+    asked = resumed(left)
+
+    assert (asked.code, asked.out) == (76, "")
+    assert "resume: resumes by itself (found in train.py:" in asked.err
+
+
+def test_which_checkpoints_are_its_own_is_not_read_from_the_folder_of_a_run(
+    project: Project,
+) -> None:
+    project.job("[resume]\narguments = ['{checkpoint}']\ncheckpoints = ['*.txt']\n",
+                project.script(SCRIPT))  # fmt: skip
+    (project.folder / "own.txt").write_text("x" * 100)
+    project.run("--max-attempts", "1", "--resume", "never")
+    (project.folder / "finish").touch()
+    planted = {"before": [], "foreign": [], "runs": 0}
+    (records(project) / "checkpoints-before.json").write_text(json.dumps(planted))
+    for path in records(project).iterdir():
+        if path.suffix == ".json":
+            path.write_text(json.dumps(planted))
+
+    ended = resumed(project)
+
     assert (ended.code, ended.out.splitlines()[0]) == (0, NOTHING), ended.err
+
+
+@pytest.mark.parametrize("how", ["typed", "detached", "killed", "job file"])
+def test_a_run_that_nobody_changed_is_resumed_without_a_question(
+    project: Project, how: str
+) -> None:
+    script = project.script("""
+        import os, sys, time
+        open("began", "a").close()
+        while not os.path.exists("finish"):
+            time.sleep(0.05)
+    """)
+    command = [] if how == "job file" else ["--", sys.executable, script]
+    if how == "job file":
+        project.job("", script)
+    if how == "detached":
+        assert project.run("--detach", *command).code == 0
+        supervisor = int(project.line()["run"]["process"].split(":")[1])
+    else:
+        supervisor = project.start(*command).pid
+    until((project.folder / "began").exists)
+    if how == "killed":
+        os.kill(supervisor, signal.SIGKILL)
+    else:
+        project.say("stop", project.name)
+    until(lambda: project.line()["alive"] is not True)
+    (project.folder / "finish").touch()
+
+    ended = resumed(project, *(["--detach"] if how == "detached" else []))
+    until(lambda: project.line()["run"]["ended"])
+
+    assert (ended.code, "no record" in ended.err) == (0, False), ended.err
+    assert project.line()["run"]["outcome"] == "done"
 
 
 @pytest.mark.parametrize("own", [True, False])

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from rocsteady.errors import RocsteadyError
 from rocsteady.model import RunOutcome, Strategy
 from rocsteady.run.checkpoints.existing_checkpoints import Choice, choose
-from rocsteady.run.checkpoints.resume import Origin, find_checkpoints, save_origin
+from rocsteady.run.checkpoints.resume import Origin, find_checkpoints
 from rocsteady.run.job.values import Existing, Job, Resume
 from rocsteady.screens.job_questions import ask_existing
 from rocsteady.store.account_records import keep
@@ -104,7 +104,7 @@ def test_only_what_the_last_run_of_this_job_left_is_continued(
 
 def test_what_the_last_run_must_not_use_its_successor_must_not_either(folder: Path) -> None:
     before = find_checkpoints(RESUME, folder)
-    save_origin(Origin(before=before, foreign=before), folder)
+    keep(Origin(before=before, foreign=before), folder)
 
     origin, _, _ = choose(JOB, folder, [line(folder)], Choice())
 

@@ -77,25 +77,23 @@ def test_without_a_place_everything_works_and_nothing_is_remembered(place: Place
     memory = Memory(replace(place, memory=None, memory_writable=False))
 
     memory.learn("script", "machine", PHASES)
-    memory.saw("/p/rocsteady.toml", "00")
 
     assert not memory.keeps
     assert memory.learned("script", "machine") is None
-    assert memory.seen("/p/rocsteady.toml") is None
     assert memory.close()
 
 
 def test_a_memory_that_cannot_be_written_is_still_read(place: Place) -> None:
     memory = Memory(place)
-    memory.saw("/p/rocsteady.toml", "00")
+    memory.learn("script", "machine", PHASES)
     memory.close()
 
     frozen = Memory(replace(place, memory_writable=False))
-    frozen.saw("/p/rocsteady.toml", "11")
+    frozen.learn("script", "machine", {})
 
-    seen = frozen.seen("/p/rocsteady.toml")
-    assert seen is not None
-    assert seen.sha256 == "00"
+    learned = frozen.learned("script", "machine")
+    assert learned is not None
+    assert learned.phases == PHASES
 
 
 def test_a_broken_memory_is_no_memory(place: Place) -> None:
@@ -103,10 +101,10 @@ def test_a_broken_memory_is_no_memory(place: Place) -> None:
     place.memory.write_bytes(b"broken" * 1000)
     memory = Memory(place)
 
-    assert memory.seen("x") is None
-    memory.saw("x", "00")
+    assert memory.learned("x", "machine") is None
+    memory.learn("x", "machine", PHASES)
     assert memory.close()
-    assert memory.seen("x") is not None
+    assert memory.learned("x", "machine") is not None
 
 
 def test_other_arguments_or_another_folder_are_another_script() -> None:

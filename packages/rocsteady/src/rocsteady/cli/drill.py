@@ -95,7 +95,7 @@ def command(  # noqa: PLR0913 - one argument an option
     claim(root, journal.here.process)
     keep = False
     try:
-        job = _job(folder, command, memory, yes=yes)
+        job = _job(folder, command, yes=yes)
         patterns = job.resume.checkpoints if job.resume else ()
         ask_about_paths((*job.command, *patterns), folder, NAME, yes=yes)
         drill = Drill(folder=folder, root=root, journal=journal, say=tell, screen=RunScreen())
@@ -117,8 +117,8 @@ def command(  # noqa: PLR0913 - one argument an option
     ctx.exit(code)
 
 
-def _job(folder: Path, command: tuple[str, ...], memory: Memory, *, yes: bool) -> Job:
-    job = job_here(folder, command, memory, yes=yes, example=EXAMPLE)
+def _job(folder: Path, command: tuple[str, ...], *, yes: bool) -> Job:
+    job = job_here(folder, command, yes=yes, example=EXAMPLE)
     check_command(job.command, folder)
     return job
 

@@ -100,7 +100,7 @@ def command(  # noqa: PLR0913 - one argument an option
         failed = _why_not(one)
         text = "" if failed else _text(words, one, folder, ask=ask)
         if text:
-            _write(folder / FILE, text, memory)
+            _write(folder / FILE, text)
     except (KeyboardInterrupt, click.Abort):
         _say(f"interrupted. {FILE} was not written, and {trials.changed_in_words()}.")
         ctx.exit(INTERRUPTED)
@@ -172,14 +172,14 @@ def _text(words: tuple[str, ...], one: TrialResult, folder: Path, *, ask: bool) 
     return text
 
 
-def _write(path: Path, text: str, memory: Memory) -> None:
+def _write(path: Path, text: str) -> None:
     try:
         write_whole(path, text.encode())
         path.chmod(MODE)
     except (OSError, UnicodeEncodeError) as error:
         why = error.reason if isinstance(error, UnicodeEncodeError) else error.strerror
         raise RocsteadyError(f"{FILE} could not be written: {why}") from None
-    trust(read_job(path), memory)
+    trust(read_job(path))
 
 
 def _tell(one: TrialResult, text: str, *, resumes: bool) -> None:

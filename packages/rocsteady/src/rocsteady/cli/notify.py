@@ -6,14 +6,13 @@ from pathlib import Path
 
 import click
 
-from rocsteady.cli.project import find_job_folder, find_journal_place
+from rocsteady.cli.project import find_job_folder
 from rocsteady.run.job import FILE
 from rocsteady.run.job.job_file import read_job
 from rocsteady.run.job.values import Job
 from rocsteady.run.telling.notifications import channels, sample_notice
 from rocsteady.screens.job_questions import ask_about
 from rocsteady.screens.screen import show
-from rocsteady.store.machine_history import Memory
 
 WORKED, FAILED = 0, 1
 
@@ -48,9 +47,5 @@ def command(ctx: click.Context, *, tries: bool, yes: bool) -> None:
 def _trusted_job(folder: Path, *, yes: bool) -> Job:
     """Return the job of a file; its command and webhook are confirmed like the job's own."""
     file = read_job(folder / FILE)
-    memory = Memory(find_journal_place(folder))
-    try:
-        ask_about(file, memory, yes=yes)
-    finally:
-        memory.close()
+    ask_about(file, yes=yes)
     return file.job

@@ -149,7 +149,7 @@ def command(  # noqa: PLR0913 - one argument an option
     try:
         if export is not None:
             command = command if root is not None else _last_plan(folder, command).command
-        job = job_here(folder, command, memory, yes=yes, example=EXAMPLE)
+        job = job_here(folder, command, yes=yes, example=EXAMPLE)
         if export is not None:
             there = None if root is None else _recorded(job, folder, root, journal)
             write_files(export, option, folder, job, bucket=bucket, force=force, recorded=there)

@@ -47,6 +47,7 @@ from rocsteady.screens.probe import (
     title_column,
 )
 from rocsteady.screens.screen import Page, ProgressLine, layout, progress, show, show_json, tell
+from rocsteady.store.account_records import UsedFile, keep, kept
 from rocsteady.store.identity import fingerprint, is_alive, machine_fingerprint
 from rocsteady.store.journal import Journal
 from rocsteady.store.machine_history import Memory, memory_to_read
@@ -107,7 +108,7 @@ def command(  # noqa: PLR0913 - one argument an option
     memory, journal = Memory(place), Journal(place)
     with _ended_properly(memory, journal), _scratch(place.folder, journal) as folder:
         if machine.python and machine.python.chosen == OF_FOLDER:
-            _ask_about(interpreter, memory, yes=yes)
+            _ask_about(interpreter, yes=yes)
         _tell_takedowns(recover(journal, memory, software))
         memory.flush()
         here = journal.here.machine
@@ -195,17 +196,17 @@ def _interpreter(root: Root, machine: Machine) -> str:
     return path
 
 
-def _ask_about(interpreter: str, memory: Memory, *, yes: bool) -> None:
+def _ask_about(interpreter: str, *, yes: bool) -> None:
     """Ask before the interpreter of the current folder is run: it may have come with it."""
-    seen, content = memory.seen(interpreter), fingerprint(real_path(interpreter))
-    if not (yes or (seen and seen.sha256 == content)):
+    now = UsedFile(sha256=fingerprint(real_path(interpreter)))
+    if not yes and kept(UsedFile, Path(interpreter)) != now:
         question = f"{interpreter} lies in this folder, and may have come with it. Run it?"
         if not sys.stdin.isatty() or not click.confirm(question, err=True):
             raise click.UsageError(
                 f"nothing was run: {interpreter} lies in this folder, and may have come with it."
                 " To allow it: rocsteady probe --yes"
             )
-    memory.saw(interpreter, content)
+    keep(now, Path(interpreter))
 
 
 @contextmanager

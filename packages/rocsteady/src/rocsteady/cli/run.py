@@ -232,7 +232,7 @@ def command(ctx: click.Context, /, **chosen: Any) -> None:  # noqa: ANN401 - Run
     code = PERSON_NEEDED
     try:
         journal.flush()  # within its bound; what reads the journal from here on has none
-        job = _job(folder, options, journal, memory)
+        job = _job(folder, options, journal)
         if options.plan is not None:
             job, option, after = planned(folder, job, options.plan)
             options = msgspec.structs.replace(
@@ -279,7 +279,7 @@ def _launch(job: Job, turns: tuple[Turn, ...], launcher: RunLauncher, words: lis
         tell(f"rocsteady: {name} is done. To train again: rocsteady run --resume never -- {typed}")
         return 0
     if (options.detach or options.watch) and not options.without_terminal:
-        answered = ["--yes"]  # whatever there was to ask
+        answered = []  # what this account agreed to is kept; another process is not told it again
         if options.resume is None and launcher.choice.existing is not None:
             answered += ["--resume", CHOICES[launcher.choice.existing]]
         name = detach([*answered, *words], launcher.folder, launcher.journal)
@@ -433,17 +433,18 @@ def _first(job: Job, turns: tuple[Turn, ...]) -> Job:
     return next((turn.job for turn in turns if not turn.done_by), job)
 
 
-def _job(folder: Path, options: RunOptions, journal: Journal, memory: Memory) -> Job:
+def _job(folder: Path, options: RunOptions, journal: Journal) -> Job:
     resumed = options.resumed_run
     if resumed is not None:
         run = find_run(journal, resumed).run
-        ask_about_run(run, journal, memory, yes=options.yes)
         try:
             job = msgspec.convert(run.job, Job)
         except msgspec.ValidationError as error:
             raise RocsteadyError(f"{resumed}: its job cannot be read: {error}") from None
-        return msgspec.structs.replace(job, command=journal.command(resumed))
-    job = job_here(folder, options.command, memory, yes=options.yes, example=EXAMPLE)
+        job = msgspec.structs.replace(job, command=journal.command(resumed))
+        ask_about_run(run, job, folder, journal, yes=options.yes)
+        return job
+    job = job_here(folder, options.command, yes=options.yes, example=EXAMPLE)
     return msgspec.structs.replace(job, stages=()) if options.command else job
 
 

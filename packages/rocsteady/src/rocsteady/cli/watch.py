@@ -23,7 +23,6 @@ from rocsteady.run.telling.run_watcher import RunWatcher, WatchView, line_of_tex
 from rocsteady.screens.screen import layout, show, show_json, tell, without_secrets
 from rocsteady.screens.watch import condition, is_moving
 from rocsteady.store.journal import Journal
-from rocsteady.store.machine_history import knows_run, memory_to_read
 from rocsteady.store.redaction import redactor_here
 from rocsteady.store.values import Run
 from rocsteady.system import procfs
@@ -117,7 +116,7 @@ def watch_screen(journal: Journal, name: str, *, ask: bool = False) -> int:
     from rocsteady.screens.watch_app import Controls, WatchApp  # noqa: PLC0415 - 250 ms: Textual
 
     def restart(run: Run) -> None:
-        if not knows_run(run, journal.place, memory_to_read()):
+        if journal.unagreed(run.name) != (True, ()):
             raise RocsteadyError(f"not restarted: see first what it runs: run --resume {run.name}")
         words = ("run", "--detach", "--yes", "--resume", run.name)
         output = journal.place.folder / OUTPUT

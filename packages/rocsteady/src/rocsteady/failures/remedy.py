@@ -275,15 +275,10 @@ def _with_setting(situation: Situation, setting: Mapping[str, Any]) -> Strategy 
     return changed
 
 
-def believed(strategy: Strategy, chosen: Iterable[Strategy] = ()) -> Strategy:
-    """Return a strategy of a journal without variables that no workaround and no user has set."""
-    own = [item for each in chosen for item in each.variables.items()]
-    variables = {
-        name: value
-        for name, value in strategy.variables.items()
-        if (name, value) in own or _is_set_by_workaround(name, value)
-    }
-    return msgspec.structs.replace(strategy, variables=variables)
+def set_by_no_workaround(strategy: Strategy) -> tuple[str, ...]:
+    """Return the variables of a strategy that no workaround sets, or not to that value."""
+    known = _is_set_by_workaround
+    return tuple(name for name, value in strategy.variables.items() if not known(name, value))
 
 
 def _is_set_by_workaround(name: str, value: str | None) -> bool:

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from rocsteady.doctor.knowledge.failures import load_failures
 from rocsteady.doctor.machine_at_start import record_machine
 from rocsteady.errors import RocsteadyError
-from rocsteady.failures.remedy import believed, load_remedies
+from rocsteady.failures.remedy import load_remedies
 from rocsteady.model import RunOutcome
 from rocsteady.run.attempt.termination import OF_TORCHRUN, end_what_was_left, guard
 from rocsteady.run.checkpoints.existing_checkpoints import Choice, choose
@@ -31,9 +31,9 @@ from rocsteady.run.options import NEVER_RESUME, Followed, RunOptions
 from rocsteady.run.telling.announcer import Announcer, Screen
 from rocsteady.run.telling.notifications import Notifier, channels
 from rocsteady.run.telling.run_exports import RunExports
-from rocsteady.store.account_records import forget, keep, kept
+from rocsteady.store.account_records import keep, kept
 from rocsteady.store.journal import Journal
-from rocsteady.store.machine_history import Memory, remember_run
+from rocsteady.store.machine_history import Memory
 from rocsteady.store.values import Run, RunRecord
 from rocsteady.system.child_end import DETACHED, INHERIT_TERMINAL
 
@@ -70,13 +70,10 @@ class RunLauncher:
         run, earlier = self._run(job, name)
         options = self.options
         records = Path(run.folder)
-        if earlier is None:
-            forget(records)
-            remember_run(run, self.journal.place, self.memory)
-        else:
+        if earlier is not None:
             followed = (options.follows_plan and kept(Followed, records)) or Followed()
             options = replace(options, stop=followed.stop, fallbacks=followed.fallbacks)
-        if earlier is None and options.fallbacks:
+        elif options.fallbacks:
             keep(Followed(stop=options.stop, fallbacks=options.fallbacks), records)
         wanted = job.metrics or user_configuration().metrics or Metrics()
         exports = RunExports(self.journal, run.name, wanted, self.folder)
@@ -155,20 +152,8 @@ class RunLauncher:
             raise RocsteadyError(
                 f"{resumed} is still running. To stop it: rocsteady stop {resumed}"
             )
-        earlier, run = journal.story(resumed), journal.take_over(resumed, alone=exclusive)
-        followed = kept(Followed, Path(run.folder)) or Followed()
-        chosen = (run.strategy, *(each.strategy for each in followed.fallbacks))
-        attempts = tuple(
-            replace(each, strategy=believed(each.strategy, chosen)) for each in earlier.attempts
-        )
-        decisions = tuple(
-            replace(
-                row,
-                decision=replace(row.decision, strategy=believed(row.decision.strategy, chosen)),
-            )
-            for row in earlier.decisions
-        )
-        return run, replace(earlier, attempts=attempts, decisions=decisions)
+        earlier = journal.story(resumed)
+        return journal.take_over(resumed, alone=exclusive), earlier
 
 
 def _load_knowledge() -> None:

@@ -6,15 +6,17 @@ import os
 import shlex
 import shutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import click
 
 from rocsteady.errors import RocsteadyError
-from rocsteady.failures.remedy import believed
+from rocsteady.failures.difference import describe_changes
+from rocsteady.failures.remedy import set_by_no_workaround
 from rocsteady.model import Strategy
 from rocsteady.probe.scratch import outside
+from rocsteady.run.checkpoints.checkpoints import Checkpoints
 from rocsteady.run.job import FILE
 from rocsteady.run.job.job_file import JobFile, read_job
 from rocsteady.run.job.stages import for_command
@@ -22,23 +24,20 @@ from rocsteady.run.job.trust import LOADS_CODE, changes, doubts, trust
 from rocsteady.run.job.values import Existing, Job
 from rocsteady.screens.screen import json_text, tell
 from rocsteady.store.journal import Journal
-from rocsteady.store.machine_history import Memory, knows_run, remember_run
 from rocsteady.store.redaction import shown_command
 from rocsteady.store.values import Run
 
 QUIT = "quit"
 
 
-def job_here(
-    folder: Path, command: tuple[str, ...], memory: Memory, *, yes: bool, example: str
-) -> Job:
+def job_here(folder: Path, command: tuple[str, ...], *, yes: bool, example: str) -> Job:
     """Return the job of a folder's file, or of a command that is given in place of its own."""
     path = folder / FILE
     if path.exists():
         file = read_job(path)
         check_interpreter(command or file.job.command, folder)
         job, dropped = for_command(file.job, command or file.job.command)
-        ask_about(file, memory, yes=yes, typed=job if command else None)
+        ask_about(file, yes=yes, typed=job if command else None)
         if dropped:
             own = shown_command(file.job.command)
             keys = ", ".join(dropped)
@@ -53,12 +52,12 @@ def job_here(
     return Job(command=command)
 
 
-def ask_about(file: JobFile, memory: Memory, *, yes: bool, typed: Job | None = None) -> None:
+def ask_about(file: JobFile, *, yes: bool, typed: Job | None = None) -> None:
     """Ask before a job file is used for the first time, is not the user's own, or has changed."""
-    found = doubts(file, memory, typed)
+    found = doubts(file, typed)
     if found and not yes:
         tell(f"rocsteady: {file.path.name}: {', '.join(doubt.value for doubt in found)}. It says:")
-        tell("\n".join(changes(file, memory)) or file.text)
+        tell("\n".join(changes(file)) or file.text)
         if not sys.stdin.isatty():
             own = f" -- {shown_command(typed.command)}" if typed else ""
             allow = f"{click.get_current_context().command_path} --yes{own}"
@@ -66,36 +65,42 @@ def ask_about(file: JobFile, memory: Memory, *, yes: bool, typed: Job | None = N
         if not click.confirm("Use it?", err=True):
             raise RocsteadyError("nothing was started")
     if found or typed is None:
-        trust(file, memory)
+        trust(file)
 
 
-def ask_about_run(run: Run, journal: Journal, memory: Memory, *, yes: bool) -> None:
-    """Show what a run that this account has no record of starts and sets, before it does so."""
-    place = journal.place
-    if knows_run(run, place, memory):
+def ask_about_run(run: Run, job: Job, folder: Path, journal: Journal, *, yes: bool) -> None:
+    """Show what a run would start and set that this account has not begun so, before it does."""
+    known, strategies = journal.unagreed(run.name)
+    if known and not strategies:
         return
-    story = journal.story(run.name)
-    strategies = [each.strategy for each in story.attempts[-1:]]
-    strategies += [each.decision.strategy for each in story.decisions[-1:]]
-    strategies = [believed(each, (run.strategy,)) for each in strategies]
-    resume = run.job.get("resume")
-    job_variables = resume.get("environment") if isinstance(resume, dict) else None
-    for name in (*(n for each in strategies for n in each.variables), *(job_variables or ())):
-        if LOADS_CODE.fullmatch(name):
-            raise RocsteadyError(
-                f"{run.name} was not started: its journal sets {name}, and this account has no"
-                " record of this run"
-            )
+    resume = job.resume.environment if job.resume and not known else {}
+    refused = [name for name in resume if LOADS_CODE.fullmatch(name)]
+    refused += [name for each in strategies for name in set_by_no_workaround(each)]
+    if refused:
+        raise RocsteadyError(
+            f"{run.name} was not started: its journal sets {refused[0]}, and this account did not"
+        )
     if not yes:
-        tell(f"rocsteady: {run.name}: this account has no record of this run. Its journal says:")
-        tell(f"command: {shlex.join(run.command)}\njob: {json_text(run.job).rstrip()}")
-        for strategy in strategies:
-            if strategy != Strategy():
-                tell(f"strategy: {json_text(strategy).rstrip()}")
+        what = "has no record of this run" if not known else "did not choose all its settings"
+        tell(f"rocsteady: {run.name}: this account {what}. Its journal says:")
+        tell("\n".join(_orders(run, job, folder, strategies)))
         not_run = RocsteadyError(f"{run.name} was not started. Read its command, then use --yes.")
         if not sys.stdin.isatty() or not click.confirm("Run it?", err=True):
             raise not_run
-    remember_run(run, place, memory)
+    journal.agree(run.name)
+
+
+def _orders(run: Run, job: Job, folder: Path, strategies: Sequence[Strategy]) -> Iterator[str]:
+    """Spell all that a run starts and sets when it is resumed."""
+    yield f"command: {shlex.join(run.command)}"
+    yield f"job: {json_text(run.job).rstrip()}"
+    for each in strategies:
+        yield f"settings: {describe_changes(Strategy(), each)}"
+    checkpoints = Checkpoints(job, folder, Path(run.folder), None, run.started)
+    if job.resume is None:
+        yield f"resume: {checkpoints.method.words}"
+    if newest := checkpoints.newest():
+        yield f"checkpoint: {newest.path}"
 
 
 def ask_about_paths(words: Sequence[str], folder: Path, what: str, *, yes: bool) -> None:

@@ -54,7 +54,6 @@ from rocsteady.store.values import (
     NamedFailure,
     Observed,
     Run,
-    SeenFile,
     Takedown,
 )
 from rocsteady.system.root import well_formed
@@ -112,8 +111,6 @@ MEMORY: Schema = (
     f"""CREATE TABLE takedowns (machine TEXT NOT NULL, boot_id TEXT NOT NULL,
             kind TEXT NOT NULL, what TEXT NOT NULL, at REAL NOT NULL,
             PRIMARY KEY (machine, boot_id, kind, what)) {KEYED}""",
-    f"""CREATE TABLE seen_files (path TEXT PRIMARY KEY, sha256 TEXT NOT NULL,
-            at REAL NOT NULL, commands TEXT NOT NULL) {KEYED}""",
     f"""CREATE TABLE deadly (machine TEXT NOT NULL, script TEXT NOT NULL,
             strategy TEXT NOT NULL, command TEXT NOT NULL, at REAL NOT NULL,
             PRIMARY KEY (machine, script, strategy)) {KEYED}""",
@@ -311,7 +308,6 @@ TABLES: Mapping[type[Value], str] = {
     Bucket: "progress",
     LearnedRecord: "learned",
     Takedown: "takedowns",
-    SeenFile: "seen_files",
     Deadly: "deadly",
     Helped: "helped",
     Observed: "observations",

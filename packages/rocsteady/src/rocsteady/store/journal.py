@@ -28,7 +28,15 @@ import msgspec
 from rocsteady.errors import DamagedJournalError, JournalError, NotRecordedError
 from rocsteady.model import IntentKind, RunOutcome, Strategy, Value
 from rocsteady.store import database, queries
-from rocsteady.store.account_records import keep, kept
+from rocsteady.store.account_records import (
+    Agreed,
+    agree_also,
+    forget,
+    keep,
+    kept,
+    sha256_of,
+    strategies_in,
+)
 from rocsteady.store.database import Work, insert, put, select
 from rocsteady.store.identity import Identity, is_alive, this_process
 from rocsteady.store.location import RUNS, Place, make_run_folder
@@ -36,6 +44,7 @@ from rocsteady.store.progress import Meter, age
 from rocsteady.store.run_names import check_name, new_name
 from rocsteady.store.values import (
     AttemptRecord,
+    DecisionRecord,
     Event,
     Fate,
     Intent,
@@ -105,6 +114,7 @@ class Journal:
         self._meters: dict[tuple[int, int], Meter] = {}
         self._aged: dict[int, float] = {}
         self._ends: dict[Path, KeptEnd] = {}
+        self._records: dict[int, Path] = {}  # of the runs that this process carries out
         self._writer = JournalWriter(
             self._connect, place.database.parent, loss_entry=self._loss_entry
         )
@@ -149,6 +159,34 @@ class Journal:
         folder = make_run_folder(self.place.folder, run.name)
         return msgspec.structs.replace(run, folder=str(folder))  # to the byte
 
+    def unagreed(self, name: str) -> tuple[bool, tuple[Strategy, ...]]:
+        """Return whether this account began a run as the journal has it, or has agreed to it.
+
+        Also the strategies in the journal that it did not choose.
+        """
+        agreed, _, added = self._agreement(name)
+        return agreed is not None, added
+
+    def agree(self, name: str) -> None:
+        """Keep that a run may start and set what its journal says."""
+        agreed, sha256, added = self._agreement(name)
+        records = self.place.folder / RUNS / name
+        if agreed is None:
+            forget(records)  # what is kept there is of another run
+            keep(Agreed(sha256=sha256), records)
+        agree_also(added, records)
+
+    def _agreement(self, name: str) -> tuple[Agreed | None, str, tuple[Strategy, ...]]:
+        with self._reader() as connection:
+            if connection is None:
+                raise JournalError(f"there is no run {name!r}: nothing was run here yet")
+            run, rows = queries.run_and_choices(connection, name)
+        agreed, sha256 = kept(Agreed, self.place.folder / RUNS / name), sha256_of(run)
+        if agreed is not None and agreed.sha256 != sha256:
+            agreed = None
+        known = (NO_STRATEGY, *(agreed.strategies if agreed else ()))
+        return agreed, sha256, tuple(each for each in strategies_in(rows) if each not in known)
+
     def end_run(self, run: Run, outcome: RunOutcome) -> None:
         end = KeptEnd(process=run.process, ended=self._clock(), outcome=outcome)
         self._ends[self.place.folder / RUNS / run.name] = end
@@ -185,10 +223,14 @@ class Journal:
         check_name(name)
         folder = make_run_folder(self.place.folder, name)
         run = self._writer.now(write, OPEN_WITHIN)
-        return msgspec.structs.replace(run, folder=str(folder))  # not what the journal says
+        self._records[run.id] = folder
+        return self._seen(run)
 
     def record(self, value: Event | MessageRecord) -> None:
         """Hand over an entry. One with the same number takes the place of the earlier."""
+        if isinstance(value, AttemptRecord | DecisionRecord) and value.run in self._records:
+            records, chosen = self._records[value.run], strategies_in([value])
+            self._writer.put(lambda _: agree_also(chosen, records))  # before the entry is there
         self._writer.put(put(value))
 
     def progressed(self, run: int, attempt: int, sample: Sample) -> None:
@@ -242,21 +284,26 @@ class Journal:
             if connection is None:
                 return ()
             lines = queries.run_lines(connection, self.here, self._clock())
-        return tuple(msgspec.structs.replace(line, run=self._ended(line.run)) for line in lines)
+        return tuple(msgspec.structs.replace(line, run=self._seen(line.run)) for line in lines)
 
     def story(self, name: str) -> RunRecord:
         with self._reader() as connection:
             if connection is None:
                 raise JournalError(f"there is no run {name!r}: nothing was run here yet")
             story = queries.story(connection, name)
-        run = self._ended(story.run)
+        run = self._seen(story.run)
         seen = (each.last_progress or each.start for each in story.progress)
-        since = None if run is story.run else max(seen, default=run.started)
+        since = max(seen, default=run.started) if run.ended != story.run.ended else None
         return msgspec.structs.replace(story, run=run, unrecorded_since=since)
 
-    def _ended(self, run: Run) -> Run:
-        """Return a run as it ended, also if that could not be written into the journal."""
-        end = None if run.ended else kept(KeptEnd, self.place.folder / RUNS / run.name)
+    def _seen(self, run: Run) -> Run:
+        """Return a run with the folder that it has here, whatever the journal says of that.
+
+        Also as it ended, if that could not be written into the journal.
+        """
+        records = self.place.folder / RUNS / run.name
+        run = msgspec.structs.replace(run, folder=str(records))
+        end = None if run.ended else kept(KeptEnd, records)
         if end is None or end.process != run.process:
             return run
         return msgspec.structs.replace(run, ended=end.ended, outcome=end.outcome)
@@ -344,6 +391,9 @@ class Journal:
         folder = self.place.folder / RUNS / chosen
         key = insert(connection, Run, {**wanted, "name": chosen, "folder": str(folder)})
         (run,) = select(connection, Run, "WHERE id = ?", key)
+        self._records[key] = folder
+        forget(folder)  # an earlier run had the name
+        keep(Agreed(sha256=sha256_of(run)), folder)  # before the run is there for anybody else
         return run
 
     def _end_intent(self, number: int, outcome: str, fate: Fate | None = None) -> None:

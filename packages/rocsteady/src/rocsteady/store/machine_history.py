@@ -1,15 +1,13 @@
 """The machine's own memory, in the user's state folder: it outlives any project.
 
-What a script usually does here, what helped it, what took this machine down, what came of probes,
-and which job files were used. It is not kept in the project, since whoever hands us a project could
-then tell us what to trust. Without a place for it everything still works; nothing is remembered.
+What a script usually does here, what helped it, what took this machine down, and what came of
+probes. It is not kept in the project, since whoever hands us a project could then tell us what to
+do. Without a place for it everything still works; nothing is remembered.
 """
 
 from __future__ import annotations
 
 import contextlib
-import hashlib
-import json
 import sqlite3
 import time
 from collections.abc import Callable
@@ -17,10 +15,8 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TypeVar
 
-import msgspec
-
 from rocsteady.errors import JournalError
-from rocsteady.model import Observation, Strategy, Value
+from rocsteady.model import Observation, Value
 from rocsteady.store import database
 from rocsteady.store.database import put, select
 from rocsteady.store.location import DATABASE, Place, memory_file
@@ -30,8 +26,6 @@ from rocsteady.store.values import (
     Helped,
     LearnedRecord,
     Observed,
-    Run,
-    SeenFile,
     Stays,
     Takedown,
     Unfinished,
@@ -40,7 +34,6 @@ from rocsteady.store.writer import JournalWriter
 
 BUSY = timedelta(seconds=1.5)
 CLOSE_WITHIN = timedelta(seconds=2)
-REMEMBER_WITHIN = timedelta(seconds=1)
 MAX_OBSERVATIONS = 2000  # of a machine: the newest ones
 
 T = TypeVar("T", bound=Value)
@@ -118,13 +111,6 @@ class Memory:
             return tuple(row.observation for row in rows)
         return ()  # not for us to read
 
-    def saw(self, path: str, sha256: str, commands: tuple[str, ...] = ()) -> None:
-        """Remember a job file as it was when it was allowed to run, and what it would run."""
-        self._put(SeenFile(path=path, sha256=sha256, at=self._clock(), commands=commands))
-
-    def seen(self, path: str) -> SeenFile | None:
-        return next(iter(self._select(SeenFile, "WHERE path = ?", path)), None)
-
     def close(self, within: timedelta = CLOSE_WITHIN) -> bool:
         return self._writer is None or self._writer.close(within)
 
@@ -177,26 +163,3 @@ def _without_oldest(connection: sqlite3.Connection, machine: str) -> None:
         " WHERE machine = ? ORDER BY at DESC LIMIT 1 OFFSET ?)",
         (machine, machine, MAX_OBSERVATIONS - 1),
     )
-
-
-def knows_run(run: Run, place: Place, memory: Memory) -> bool:
-    """Tell whether this account started a run, with this command, job and strategy, here."""
-    seen = memory.seen(_run_key(run, place))
-    return seen is not None and seen.sha256 == _digest(run)
-
-
-def remember_run(run: Run, place: Place, memory: Memory) -> None:
-    memory.saw(_run_key(run, place), _digest(run))
-    with contextlib.suppress(JournalError):
-        memory.flush(REMEMBER_WITHIN)
-
-
-def _run_key(run: Run, place: Place) -> str:
-    return f"{place.database.absolute()}#{run.name}"
-
-
-def _digest(run: Run) -> str:
-    chosen = () if run.strategy == Strategy() else (run.strategy,)
-    content = msgspec.to_builtins((run.name, run.started, run.command, run.job, *chosen))
-    text = json.dumps(content, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
-    return hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()

@@ -54,6 +54,17 @@ def command_of(connection: sqlite3.Connection, name: str) -> tuple[str, ...]:
     return tuple(command)
 
 
+def run_and_choices(
+    connection: sqlite3.Connection, name: str
+) -> tuple[Run, tuple[AttemptRecord | DecisionRecord, ...]]:
+    """Return a run to the byte, and the rows that say with what it was or is to be started."""
+    run = next(iter(select(connection, Run, "WHERE name = ?", name)), None)
+    if run is None:
+        raise JournalError(f"there is no run {name!r} in this journal")
+    attempts = select(connection, AttemptRecord, "WHERE run = ?", run.id)
+    return run, (*attempts, *select(connection, DecisionRecord, "WHERE run = ?", run.id))
+
+
 def refuse_second(
     connection: sqlite3.Connection, command: object, job: object, here: Identity
 ) -> None:

@@ -347,15 +347,6 @@ class Observed(Value, frozen=True, kw_only=True):
     observation: Observation
 
 
-class SeenFile(Value, frozen=True, kw_only=True):
-    """A job file as it was when it was last used."""
-
-    path: str
-    sha256: str
-    at: float
-    commands: tuple[str, ...] = ()  # that it would run, a line each
-
-
 class UnwrittenEntries(Value, frozen=True, kw_only=True):
     """What could not be written. Nothing is lost in silence."""
 

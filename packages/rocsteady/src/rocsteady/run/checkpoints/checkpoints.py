@@ -37,8 +37,6 @@ from rocsteady.run.checkpoints.resume import (
     Stamp,
     checkpoint_number,
     find_checkpoints,
-    load_origin,
-    save_origin,
     stamp,
     whole_checkpoints,
 )
@@ -133,7 +131,7 @@ class Checkpoints:
     def begin(self) -> None:
         """Write down what was there before the run."""
         self._new = True
-        save_origin(self._origin, self._records)
+        keep(self._origin, self._records)
         keep(SavedMethod(method=self.method), self._records)
 
     def continue_from(self, since: float) -> None:
@@ -280,14 +278,14 @@ class Checkpoints:
                 f"{run.name} has no checkpoint of its own: {theirs[-1]} belongs to another run. To"
                 f" start over: rocsteady run --resume never -- {shown_command(run.command)}"
             )
-        save_origin(self._origin, self._records)
+        keep(self._origin, self._records)
 
     def resumes_by_itself(self, job: Job) -> None:
         """Note that the script resumes by itself, from what it has found already."""
         self.method = ResumeMethod(how=ResumeSign.UNKNOWN)  # it is not needed any more
         self.job = job
         self._origin = Origin(before=find_checkpoints(job.resume, self.folder))
-        save_origin(self._origin, self._records)
+        keep(self._origin, self._records)
 
     def ended(self, end: AttemptEnd) -> None:
         """Note whether an attempt wrote a checkpoint."""
@@ -333,7 +331,7 @@ class Checkpoints:
         self._judged.clear()
         if self._new:
             self._set_apart()
-            save_origin(self._origin, self._records)
+            keep(self._origin, self._records)
             self._new = False
 
     def newest(self) -> Checkpoint | None:
@@ -441,7 +439,7 @@ def taken_over(
     run: Run, others: Iterable[Run], resume: Resume | None, found: frozenset[Stamp]
 ) -> Origin:
     """Return what a run that was left may use: not what other runs have written since."""
-    own = load_origin(Path(run.folder)) or Origin()
+    own = kept(Origin, Path(run.folder)) or Origin()
     others = [other for other in others if other.id != run.id]
     later = [other for other in others if other.id > max(run.id, own.runs)]
     written = {each for other in later for each in _by(other, resume, found)}
@@ -454,7 +452,7 @@ def taken_over(
 
 def _by(run: Run, resume: Resume | None, found: frozenset[Stamp]) -> Iterable[Stamp]:
     """Return the checkpoints that another run may have written: those that it did not find."""
-    origin, its = load_origin(Path(run.folder)), run.job.get("resume")
+    origin, its = kept(Origin, Path(run.folder)), run.job.get("resume")
     patterns = its.get("checkpoints") if isinstance(its, dict) else None
     if origin is not None and resume is not None and patterns == list(resume.checkpoints):
         return found - origin.before

@@ -12,7 +12,6 @@ from rocsteady.run.checkpoints.resume import (
     Origin,
     Stamp,
     find_checkpoints,
-    load_origin,
     whole_checkpoints,
 )
 from rocsteady.run.checkpoints.script_resume import checkpoint_folders
@@ -88,6 +87,6 @@ def _usual(
         return Existing.FRESH, ": no earlier run of this job wrote them", before
     if last.run.outcome is RunOutcome.DONE:
         return Existing.FRESH, f": the last run of this job, {last.run.name}, is done", before
-    its = load_origin(Path(last.run.folder))
+    its = kept(Origin, Path(last.run.folder))
     why = f", left unfinished by {last.run.name}"
     return Existing.CONTINUE, why, before & its.foreign if its else frozenset()

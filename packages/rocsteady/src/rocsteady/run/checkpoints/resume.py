@@ -1,12 +1,11 @@
 """The checkpoints of a job: which a run may use, how far each is, and how to start from one.
 
-Checkpoints that are there when a run begins are listed in its folder, so that they can be told from
+Its account lists the checkpoints that are there when a run begins, so that they can be told from
 its own later, also by a supervisor that takes the run over, and whatever the clock does meanwhile.
 """
 
 from __future__ import annotations
 
-import contextlib
 import pickletools
 import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -15,18 +14,14 @@ from pathlib import Path
 
 import msgspec
 from msgspec.structs import replace
-from rocsteady_train.untrusted_file import read_head, read_regular
+from rocsteady_train.untrusted_file import read_regular
 
 from rocsteady.errors import JobError
 from rocsteady.model import Value
 from rocsteady.run.checkpoints.torch_file import pickles_in
 from rocsteady.run.job.done_when import kind_of, matches, pointed_to, what_is_wrong
 from rocsteady.run.job.values import CHECKPOINT, Job, Resume
-from rocsteady.system.atomic_file import write_whole
-from rocsteady.system.json_bytes import from_json, to_json
 
-ORIGIN_FILE = "checkpoints-before.json"
-ORIGIN_LIMIT = 64 * 1024 * 1024  # bytes
 NANOSECONDS = 1e9
 STEP, EPOCH = "step", "epoch"
 HIGHEST = 10**15
@@ -77,20 +72,6 @@ def find_checkpoints(resume: Resume | None, folder: Path) -> frozenset[Stamp]:
         return frozenset()
     paths = {path for pattern in resume.checkpoints for path in matches(folder, pattern)}
     return frozenset(each for path in paths if (each := stamp(folder, path)) is not None)
-
-
-def save_origin(origin: Origin, records: Path) -> None:
-    """Write it to the records of a run; where that is not possible, the run goes on without."""
-    with contextlib.suppress(OSError):
-        write_whole(records / ORIGIN_FILE, to_json(origin))
-
-
-def load_origin(records: Path) -> Origin | None:
-    """Read what was written when a run began; None if it is not there."""
-    try:
-        return from_json(read_head(records / ORIGIN_FILE, ORIGIN_LIMIT), Origin)
-    except (OSError, ValueError, RecursionError, msgspec.MsgspecError):
-        return None
 
 
 class CheckpointNumber(Value, frozen=True, kw_only=True):

@@ -1,8 +1,9 @@
 """Whether a job file may be run without asking: it names a program.
 
 A job file is confirmed on its first use, since it may have come with a clone of a project, and when
-it names another program, address or path outside the project than before; anybody else's always.
-What an account used is kept in its own state folder, which does not travel with a project.
+it names another program, variable, address, checkpoint or place outside the project than before;
+one that is somebody else's whenever it has changed. What an account agreed to is kept in its own
+state folder, which does not travel with a project.
 """
 
 from __future__ import annotations
@@ -20,11 +21,16 @@ from rocsteady.run.job.job_file import JobFile
 from rocsteady.run.job.metrics import metrics_lines
 from rocsteady.run.job.notify import notify_lines
 from rocsteady.run.job.values import Job
-from rocsteady.store.machine_history import Memory
+from rocsteady.store.account_records import UsedFile, keep, kept
 from rocsteady.system.real_path import real_path
 
 # Variables by which a program is made to run code. A journal that came with a project sets none.
-LOADS_CODE = re.compile(r"(?:LD_|DYLD_|PYTHON|GCONV_|BASH_).*|PATH|ENV|IFS|SHELLOPTS|HOME")
+LOADS_CODE = re.compile(
+    r"(?:LD_|DYLD_|PYTHON|GCONV_|BASH_|PERL|RUBY|NODE_|JAVA_|GIT_|OMP_TOOL|HSA_TOOLS|ROCP|ROCSTEADY_"
+    r"|TORCH_EXTENSIONS|TORCHINDUCTOR|TRITON|XDG_|HF_MODULES).*|PATH|ENV|IFS|SHELLOPTS|HOME|TMPDIR"
+    r"|EDITOR|VISUAL|PAGER|BROWSER|SHELL|PROMPT_COMMAND|MPLBACKEND"
+    r"|.*_(?:PRELOAD|LIBRARY_PATH|PLUGIN|LIBRARIES|INJECTION64_PATH)"
+)
 
 
 class Doubt(Enum):
@@ -36,7 +42,7 @@ class Doubt(Enum):
     OPEN = "other users can write to it"
 
 
-def doubts(file: JobFile, memory: Memory, typed: Job | None = None) -> tuple[Doubt, ...]:
+def doubts(file: JobFile, typed: Job | None = None) -> tuple[Doubt, ...]:
     """Return why a job file must be confirmed first. Nothing: it may be run.
 
     ``typed`` is its job with a command that the user typed in place of its own.
@@ -45,10 +51,10 @@ def doubts(file: JobFile, memory: Memory, typed: Job | None = None) -> tuple[Dou
     if not lines:
         return ()
     found: list[Doubt] = []
-    seen = memory.seen(_key(file))
+    seen = kept(UsedFile, file.path)
     same = seen is not None and seen.sha256 == file.sha256
     if sys.platform != "win32":
-        if file.owner != os.geteuid():
+        if file.owner != os.geteuid() and not same:
             found.append(Doubt.ANOTHERS)
         if file.mode & (stat.S_IWGRP | stat.S_IWOTH) and not same:
             found.append(Doubt.OPEN)
@@ -59,17 +65,18 @@ def doubts(file: JobFile, memory: Memory, typed: Job | None = None) -> tuple[Dou
     return tuple(found)
 
 
-def changes(file: JobFile, memory: Memory) -> tuple[str, ...]:
+def changes(file: JobFile) -> tuple[str, ...]:
     """Return what would be run in place of what was run last, as lines with - and +."""
-    seen = memory.seen(_key(file))
+    seen = kept(UsedFile, file.path)
     before, now = seen.commands if seen else (), tuple(_lines(file.job, file.path.parent))
     gone = [f"- {line}" for line in before if line not in now]
     return (*gone, *(f"+ {line}" for line in now if line not in before))
 
 
-def trust(file: JobFile, memory: Memory) -> None:
-    """Remember a job file, as it is, once it may be run."""
-    memory.saw(_key(file), file.sha256, tuple(_lines(file.job, file.path.parent)))
+def trust(file: JobFile) -> None:
+    """Keep that a job file may be used as it is."""
+    lines = tuple(_lines(file.job, file.path.parent))
+    keep(UsedFile(sha256=file.sha256, commands=lines), file.path)
 
 
 def _lines(job: Job, folder: Path) -> Iterator[str]:
@@ -80,6 +87,7 @@ def _lines(job: Job, folder: Path) -> Iterator[str]:
             yield f"resume.arguments: {shlex.join(job.resume.arguments)}"
         for name, value in job.resume.environment.items():
             yield f"resume.environment: {name}={value}"
+        yield f"resume.checkpoints: {shlex.join(job.resume.checkpoints)}"
     for name, variant in job.variants.items():
         yield f"variants.{name}.arguments: {shlex.join(variant.arguments)}"
         if variant.without:
@@ -90,8 +98,9 @@ def _lines(job: Job, folder: Path) -> Iterator[str]:
     yield from metrics_lines(job.metrics)
     for key, path in _paths(job):
         fixed = os.path.dirname(re.split(r"[*?\[]", os.path.expanduser(path))[0])  # noqa: PTH111, PTH120 - of a pattern
-        if not Path(real_path(folder / fixed)).is_relative_to(real_path(folder)):
-            yield f"{key}, outside this folder: {path}"
+        place = real_path(folder / fixed)
+        if not Path(place).is_relative_to(real_path(folder)):
+            yield f"{key}, outside this folder: {path} (in {place})"
 
 
 def _paths(job: Job) -> Iterator[tuple[str, str]]:
@@ -100,7 +109,7 @@ def _paths(job: Job) -> Iterator[tuple[str, str]]:
     for done_when in (job.done_when, *(stage.done_when for stage in job.stages)):
         if done_when is not None:
             yield from (("done_when.files", wanted.path) for wanted in done_when.files)
-
-
-def _key(file: JobFile) -> str:
-    return str(file.path.absolute())
+    if job.metrics is not None:
+        for key in ("file", "prometheus"):
+            if path := getattr(job.metrics, key):
+                yield f"metrics.{key}", path
