@@ -16,7 +16,7 @@ from rocsteady.doctor.knowledge.hardware import Arch, WheelIndex, WheelRelease
 from rocsteady.doctor.knowledge.reader import Knowledge
 from rocsteady.doctor.knowledge.rules import PLACEHOLDER, Rule, leaves
 from rocsteady.doctor.knowledge.state import last_checked
-from rocsteady.doctor.knowledge.values import Severity, Source
+from rocsteady.doctor.knowledge.values import Backing, Severity, Source
 from rocsteady.doctor.wheels import version_span
 from rocsteady.wording import plural
 
@@ -144,9 +144,7 @@ class GpuPages:
                 continue
             maker, tested = "pytorch.org", "which GPUs it is tested on is not known"
             if isinstance(wheel, WheelIndex):
-                by = [SYSTEMS[each] for each in systems if arch.gfx in wheel.tested.get(each, ())]
-                ready = f"AMD calls it release-ready on {', '.join(by)}"
-                maker, tested = "AMD", ready if by else "AMD does not call it release-ready"
+                maker, tested = "AMD", _backed(wheel, arch.gfx, systems)
             systems_named = ", ".join(SYSTEMS[each] for each in systems)
             yield (
                 f"- PyTorch {version_span(wheel.torch)} for ROCm {wheel.rocm}, by {maker}, for"
@@ -186,6 +184,17 @@ class GpuPages:
                     ),
                 )
             )
+
+
+def _backed(wheel: WheelIndex, gfx: str, systems: Iterable[str]) -> str:
+    """Say who vouches for a build, system by system."""
+    words = {
+        Backing.SUPPORTED: "AMD supports it on",
+        Backing.TESTED: "TheRock tests it on",
+        Backing.BUILT: "it is built only, for",
+    }
+    on = {each: [SYSTEMS[it] for it in systems if wheel.backing(gfx, it) is each] for each in words}
+    return "; ".join(f"{words[each]} {', '.join(on[each])}" for each in words if on[each])
 
 
 def _counted(reports: GpuReports) -> str:

@@ -11,6 +11,7 @@ import pytest
 from rocsteady.doctor.env.variable_files import assignments
 from rocsteady.doctor.env.variables import judge
 from rocsteady.doctor.knowledge.failures import load_failures
+from rocsteady.doctor.knowledge.values import Backing
 from rocsteady.doctor.wheels import torch_offers
 from rocsteady.failures.classify import Classifier
 from rocsteady.failures.symptoms import Symptoms
@@ -82,10 +83,10 @@ def test_wheels_answers(recorded: Recorded, question: dict[str, Any]) -> None:
 
     if "install" in question:
         assert question["install"] in found.offers[0].install
-        assert found.offers[0].official
+        assert found.offers[0].backing is not Backing.BUILT
     elif "broken" in question:
         rules = {problem.rule for offer in found.offers for problem in offer.problems}
         assert question["broken"] in rules
     else:
         assert question["untested"]
-        assert not any(offer.official for offer in found.offers)
+        assert all(offer.backing is Backing.BUILT for offer in found.offers)

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from rocsteady.doctor.knowledge.gpu_names import named_gfx
-from rocsteady.doctor.knowledge.values import Severity
-from rocsteady.doctor.values import TorchOffers
+from rocsteady.doctor.knowledge.values import Backing, Severity
+from rocsteady.doctor.values import TorchOffer, TorchOffers
 from rocsteady.doctor.wheels import torch_offers
 
 if TYPE_CHECKING:
@@ -22,6 +22,10 @@ def offered(
     return torch_offers(machine, recorded.knowledge, gfxs=(gfx,), system=system, python=python)
 
 
+def vouched_for(offer: TorchOffer) -> bool:
+    return offer.backing is not Backing.BUILT
+
+
 def test_a_vega_gets_rocm_6_3_and_nothing_newer_of_pytorch(recorded: Recorded) -> None:
     found = offered(recorded, "gfx906")
 
@@ -29,13 +33,13 @@ def test_a_vega_gets_rocm_6_3_and_nothing_newer_of_pytorch(recorded: Recorded) -
     assert of_pytorch[0].install == (
         "pip install torch==2.7.1+rocm6.3 --index-url https://download.pytorch.org/whl/rocm6.3"
     )
-    assert not any(offer.official for offer in found.offers if offer not in of_pytorch)
+    assert not any(vouched_for(offer) for offer in found.offers if offer not in of_pytorch)
 
 
 def test_rdna1_gets_amds_wheels_only(recorded: Recorded) -> None:
     found = offered(recorded, "gfx1010", "windows")
 
-    assert {offer.title for offer in found.offers if offer.official} == {
+    assert {offer.title for offer in found.offers if vouched_for(offer)} == {
         "AMD's wheels",
         "AMD's wheels of August 2026",
         "AMD's wheels of July 2026",
@@ -100,6 +104,7 @@ def test_every_architecture_that_amd_lists_has_a_build(recorded: Recorded) -> No
         ("RX 580", "gfx803"),
         ("Strix Halo", "gfx1151"),
         ("Ryzen AI Max+ 395", "gfx1151"),
+        ("Ryzen AI Max 395", "gfx1151"),
         ("Steam Deck", "gfx1033"),
         ("navi 31", "gfx1100"),
     ],
@@ -118,13 +123,13 @@ def test_what_is_no_card_or_several_is_not_guessed(recorded: Recorded, name: str
 
 
 LISTS = {  # TheRock RELEASES.md and AMD's table of specifications, each as it was opened
-    "gfx950": "MI355X MI350X",
+    "gfx950": "MI355X MI350X MI350P",
     "gfx942": "MI325X MI300X MI300A",
     "gfx90a": "MI250X MI250 MI210",
     "gfx908": "MI100",
     "gfx906": "MI60 MI50 VII",
     "gfx900": "MI25",
-    "gfx1201": "9070 9070XT 9070GRE R9700 R9600D",
+    "gfx1201": "9070 9070XT 9070GRE R9700 R9700S R9600 R9600D",
     "gfx1200": "9060 9060XT 9060XTLP",
     "gfx1153": "820M",
     "gfx1152": "860M",
@@ -157,8 +162,8 @@ def test_a_gpu_that_amd_does_not_list_for_wsl_has_no_official_build_there(
 ) -> None:
     listed, unlisted = offered(recorded, "gfx1201", "wsl"), offered(recorded, "gfx1030", "wsl")
 
-    assert any(offer.official for offer in listed.offers)
-    assert not any(offer.official for offer in unlisted.offers)
+    assert any(vouched_for(offer) for offer in listed.offers)
+    assert not any(vouched_for(offer) for offer in unlisted.offers)
     assert "does not list gfx1030 for WSL" in unlisted.note
 
 
@@ -180,9 +185,9 @@ def test_a_second_gpu_of_another_architecture_counts(recorded: Recorded) -> None
 def test_the_newest_that_is_tested_comes_first(recorded: Recorded, gfx: str) -> None:
     found = offered(recorded, gfx)
 
-    official = [offer for offer in found.offers if offer.official]
+    official = [offer for offer in found.offers if vouched_for(offer)]
     assert found.offers[: len(official)] == tuple(official)
-    assert (official[0].torch, official[0].rocm) == ("2.14", "10.1")
+    assert (official[0].torch, official[0].rocm) == ("2.12 to 2.14", "10.1")
     assert official[0].install == (
         f"pip install --index-url https://stable.repo.amd.com/rocm/whl-next/ 'torch[device-{gfx}]'"
     )
@@ -203,7 +208,7 @@ def test_amds_wheels_for_a_vega_come_after_those_that_people_train_with(
     found = offered(recorded, gfx)
 
     assert found.offers[0].install.startswith("pip install torch==2.7.1+rocm6.3 ")
-    assert all(offer.official == (offer.title == "pytorch.org") for offer in found.offers)
+    assert all(vouched_for(offer) == (offer.title == "pytorch.org") for offer in found.offers)
 
 
 @pytest.mark.parametrize("gfx", ["gfx906", "gfx90a", "gfx942", "gfx950", "gfx1250"])
@@ -214,3 +219,36 @@ def test_what_amd_lists_for_linux_alone_is_offered_there_alone(
     assert offered(recorded, gfx).offers
     assert offered(recorded, gfx, system).offers == ()
     assert offered(recorded, gfx, system).note
+
+
+@pytest.mark.parametrize(
+    ("gfx", "system", "backing"),
+    [
+        ("gfx90a", "linux", Backing.SUPPORTED),  # MI210: AMD's page for ROCm 10.1 has its command
+        ("gfx1201", "windows", Backing.SUPPORTED),
+        ("gfx1030", "linux", Backing.TESTED),  # AMD lists professional cards only
+        ("gfx1010", "windows", Backing.TESTED),
+        ("gfx1036", "wsl", Backing.BUILT),
+    ],
+)
+def test_the_label_says_who_vouches_for_a_build(
+    recorded: Recorded, gfx: str, system: str, backing: Backing
+) -> None:
+    first = offered(recorded, gfx, system).offers[0]
+
+    assert (first.title, first.backing) == ("AMD's wheels", backing)
+
+
+def test_what_a_note_says_to_install_can_be_pasted(recorded: Recorded) -> None:
+    on_linux, on_windows = (
+        offered(recorded, "gfx1100", system).offers[0].note for system in ("linux", "windows")
+    )
+
+    assert "'torchvision[device-gfx1100]==0.29.0a0+rocm10.1.0'" in on_linux
+    assert '"torchvision[device-gfx1100]==0.29.0a0+rocm10.1.0"' in on_windows
+
+
+def test_pip_is_told_to_take_nightly_builds(recorded: Recorded) -> None:
+    nightly = [it for it in offered(recorded, "gfx1100").offers if "nightly" in it.install]
+
+    assert ["--pre" in it.install for it in nightly] == [True]

@@ -29,6 +29,7 @@ HOSTS = {
     "github.com",
     "huggingface.co",
     "llvm.org",
+    "rocm.blogs.amd.com",
     "rocm.docs.amd.com",
     "vladmandic.github.io",
     "www.thegamingpcguide.com",

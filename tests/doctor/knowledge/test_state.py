@@ -144,8 +144,8 @@ def test_a_tool_that_is_one_package_is_upgraded_by_its_name(tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("entry", "day", "old"),
     [
-        ("wheels", date(2026, 12, 17), False),
-        ("wheels", date(2026, 12, 18), True),
+        ("wheels", date(2026, 12, 19), False),
+        ("wheels", date(2026, 12, 20), True),
         ("rdna4-training-faults", date(2027, 2, 15), False),  # asks for a version
         ("rdna4-training-faults", date(2027, 2, 16), True),
         ("igpu-visible", date(2027, 11, 17), False),

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from enum import Enum
 
-from rocsteady.doctor.knowledge.values import Area, Confidence, Effect, Fix, Severity, Source
+from rocsteady.doctor.knowledge.values import (
+    Area,
+    Backing,
+    Confidence,
+    Effect,
+    Fix,
+    Severity,
+    Source,
+)
 from rocsteady.model import Value
 
 DIAGNOSIS_VERSION = 1  # of the JSON that a Diagnosis is written as
@@ -145,7 +153,7 @@ class TorchOffer(Value, frozen=True, kw_only=True):
     title: str
     torch: str  # the release to install, or a range
     rocm: str
-    official: bool  # AMD or PyTorch test it for this GPU and system
+    backing: Backing
     install: str  # the command
     problems: tuple[KnownProblem, ...]  # the worst first
     sources: tuple[Source, ...]

@@ -16,7 +16,7 @@ from rocsteady.doctor.knowledge.gpu_names import gfx_of, named_gfx
 from rocsteady.doctor.knowledge.hardware import Arch, WheelIndex, WheelRelease
 from rocsteady.doctor.knowledge.reader import Knowledge
 from rocsteady.doctor.knowledge.state import is_out_of_date, last_checked
-from rocsteady.doctor.knowledge.values import Severity
+from rocsteady.doctor.knowledge.values import Backing, Severity
 from rocsteady.doctor.machine.machine import Machine, examine
 from rocsteady.doctor.training_gpus import trainable
 from rocsteady.doctor.values import KnownProblem, TorchOffer, TorchOffers
@@ -110,7 +110,7 @@ def _age(knowledge: Knowledge, today: date | None) -> str:
 
 
 def _listed_for_wsl(knowledge: Knowledge) -> set[str]:
-    return {gfx for index in knowledge.indexes for gfx in index.tested.get(WSL, ())}
+    return {gfx for index in knowledge.indexes for gfx in index.supported.get(WSL, ())}
 
 
 def _note(knowledge: Knowledge, gfx: str, system: str) -> str:
@@ -143,27 +143,30 @@ def _offer(
 ) -> TorchOffer:
     gfx = gfxs[0]
     problems = tuple(_problems(wheel, machine, knowledge, gfx, system))
+    note = wheel.note
     if isinstance(wheel, WheelIndex):
         devices = ",".join(f"device-{each}" for each in gfxs if each in wheel.arches)
         title, torch = wheel.title, version_span(wheel.torch)
-        official = gfx in wheel.tested.get(system, ())
-        install = f"pip install --index-url {wheel.address} 'torch[{devices}]{wheel.pin}'"
+        backing = wheel.backing(gfx, system)
+        note = note.replace("{extra}", f"[{devices}]")
+        pre = "--pre " * wheel.pre
+        install = f"pip install {pre}--index-url {wheel.address} 'torch[{devices}]{wheel.pin}'"
     else:
         title, torch = "pytorch.org", wheel.latest
-        official = system != WSL
+        backing = Backing.BUILT if system == WSL else Backing.RELEASED
         index = f"{PYTORCH_INDEX}{wheel.rocm}"
         install = f"pip install torch=={wheel.latest}+rocm{wheel.rocm} --index-url {index}"
     if system == WINDOWS:
-        install = install.replace("'", '"')
+        install, note = install.replace("'", '"'), note.replace("'", '"')
     return TorchOffer(
         title=title,
         torch=torch,
         rocm=wheel.rocm,
-        official=official,
+        backing=backing,
         install=install,
         problems=problems,
         sources=tuple(knowledge.sources[key] for key in wheel.sources),
-        note=wheel.note,
+        note=note,
         lacks=tuple(each for each in gfxs[1:] if each not in wheel.arches),
     )
 
@@ -185,6 +188,8 @@ def _problems(
 def _facts(wheel: WheelRelease | WheelIndex, gfx: str, system: str) -> Facts:
     """Return what would be known of a machine with this GPU and this build; the rest is not."""
     of_amd = isinstance(wheel, WheelIndex)
+    pinned = wheel.pin.partition("+rocm")[2] if isinstance(wheel, WheelIndex) else ""
+    rocm = pinned or wheel.rocm
     version = wheel.latest if isinstance(wheel, WheelRelease) else _newest(wheel.torch)
     card = gfx not in INTEGRATED
     known: dict[str, list[Scalar]] = {
@@ -199,7 +204,7 @@ def _facts(wheel: WheelRelease | WheelIndex, gfx: str, system: str) -> Facts:
         "torch.installed": [True],
         "torch.version": [version],
         "torch.build": ["rocm"],
-        "torch.rocm": [wheel.rocm],
+        "torch.rocm": [rocm],
         "torch.made_by": ["amd" if of_amd else "pytorch"],
         "torch.arches": list(wheel.arches),
     }
@@ -226,14 +231,14 @@ def _newest(versions: str) -> str:
 
 
 def _rank(wheel: WheelRelease | WheelIndex, offer: TorchOffer) -> tuple[object, ...]:
-    """Order builds: those that work here first, then those that are tested, then the newest.
+    """Order builds: those that work here first, then those that somebody vouches for, by age.
 
     Of one torch that with the newer ROCm comes first, whatever its last number.
     """
     blocked = any(problem.severity is Severity.BLOCKS for problem in offer.problems)
-    nightly = isinstance(wheel, WheelIndex) and not wheel.tested
+    nightly = isinstance(wheel, WheelIndex) and not wheel.supported
     torch = wheel.latest if isinstance(wheel, WheelRelease) else _newest(wheel.torch)
     major, minor, *patch = torch.split(".")
     numbers = (major, minor, *wheel.rocm.split("."), *patch)
     age = [-int(number) for number in numbers]
-    return blocked, len(offer.lacks), not offer.official, nightly, age
+    return blocked, len(offer.lacks), offer.backing is Backing.BUILT, nightly, age

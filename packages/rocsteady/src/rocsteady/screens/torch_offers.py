@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from rocsteady.colours import BOLD, DIM, GREEN, RED, YELLOW
-from rocsteady.doctor.knowledge.gpu_names import tested_on
+from rocsteady.doctor.knowledge.gpu_names import backed_on
 from rocsteady.doctor.knowledge.reader import Knowledge
-from rocsteady.doctor.knowledge.values import Severity
+from rocsteady.doctor.knowledge.values import Backing, Severity
 from rocsteady.doctor.values import TorchOffer, TorchOffers
 from rocsteady.screens.screen import Page
 from rocsteady.wording import plural
@@ -38,13 +38,13 @@ def render_offers(found: TorchOffers, *, width: int, colour: bool, everything: b
 
 
 def render_gpus(knowledge: Knowledge, *, width: int, colour: bool) -> str:
-    """List each architecture with its cards, and for which systems AMD or PyTorch test a build."""
+    """List each architecture with its cards, and who vouches for a build on which system."""
     page = Page(width, colour=colour)
     for gfx, arch in knowledge.arches.items():
         cards = ", ".join(arch.cards)
         page.row(
             gfx,
-            f"{arch.name}; {tested_on(gfx, knowledge)}{'. ' if cards else ''}{cards}",
+            f"{arch.name}; {backed_on(gfx, knowledge)}{'. ' if cards else ''}{cards}",
             column=COLUMN,
         )
     return str(page)
@@ -71,8 +71,8 @@ def closing_sentence(found: TorchOffers) -> str:
 
 def _offer(page: Page, offer: TorchOffer, told: set[str]) -> None:
     blocked = any(each.severity is Severity.BLOCKS for each in offer.problems)
-    label = "broken" if blocked else "official" if offer.official else "untested"
-    style = RED if blocked else GREEN if offer.official else YELLOW
+    label = "broken" if blocked else offer.backing.value
+    style = RED if blocked else YELLOW if offer.backing is Backing.BUILT else GREEN
     title = f"torch {offer.torch} for ROCm {offer.rocm}, {offer.title}"
     page.row(label, title, column=COLUMN, style=style)
     page.line(" " * COLUMN + offer.install)

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 
 from rocsteady.doctor.knowledge.reader import Knowledge
+from rocsteady.doctor.knowledge.values import Backing
 from rocsteady.doctor.machine.gpus import Gpu, PciGpu
 from rocsteady.wording import size
 
@@ -40,22 +41,26 @@ def named_gfx(name: str, knowledge: Knowledge) -> str:
     raise LookupError(name)
 
 
-def tested_on(gfx: str, knowledge: Knowledge) -> str:
-    """Name the systems for which AMD or PyTorch test a build for an architecture."""
-    systems = {
-        name
-        for index in knowledge.indexes
-        for name in index.tested
-        if gfx in index.tested[name] and gfx not in index.avoid
-    }
+def backed_on(gfx: str, knowledge: Knowledge) -> str:
+    """Say who vouches for a build for an architecture: AMD, TheRock, PyTorch, or nobody."""
+    backings: dict[Backing, list[str]] = {}
+    for index in knowledge.indexes[:1]:
+        for system in index.systems:
+            if gfx in index.arches and gfx not in index.avoid:
+                backings.setdefault(index.backing(gfx, system), []).append(system)
+    known = [
+        f"{backing.value} on {' and '.join(sorted(backings[backing]))}"
+        for backing in (Backing.SUPPORTED, Backing.TESTED)
+        if backing in backings
+    ]
     releases = [wheel.latest for wheel in knowledge.wheels if gfx in wheel.arches]
-    ended = releases[-1:] != [knowledge.wheels[-1].latest]
-    last = f", torch up to {releases[-1]}" if releases and ended and not systems else ""
-    systems |= {"linux" for _ in releases}
-    if systems:
-        return f"tested on {' and '.join(sorted(systems))}{last}"
+    if releases:
+        ended = releases[-1] != knowledge.wheels[-1].latest
+        known.append(f"released by PyTorch{f', up to {releases[-1]}' if ended else ''}")
     avoided = any(gfx in index.avoid for index in knowledge.indexes)
-    return "not recommended" if avoided else "not tested"
+    built = any(gfx in index.arches for index in knowledge.indexes)
+    nobody = "not recommended" if avoided else "built, not tested" if built else "no build"
+    return "; ".join(known) or nobody
 
 
 def _names(knowledge: Knowledge) -> Iterator[tuple[str, str]]:
@@ -66,7 +71,7 @@ def _names(knowledge: Knowledge) -> Iterator[tuple[str, str]]:
 
 
 def _words(name: str) -> list[str]:
-    return re.findall(r"[a-z0-9+]+", BRANDS.sub(" ", name.lower()))
+    return re.findall(r"[a-z0-9]+", BRANDS.sub(" ", name.lower()))
 
 
 def card_name(gpu: Gpu | PciGpu, knowledge: Knowledge) -> str:

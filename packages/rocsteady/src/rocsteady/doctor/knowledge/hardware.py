@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from rocsteady.doctor.knowledge.values import KnowledgeEntry
+from rocsteady.doctor.knowledge.values import Backing, KnowledgeEntry
 from rocsteady.model import Value
 
 
@@ -57,8 +57,15 @@ class WheelIndex(Wheels, frozen=True, kw_only=True):
     address: str
     systems: tuple[str, ...]  # linux, wsl, windows
     pin: str = ""  # what pip needs to take this release and not the newest
+    pre: bool = False  # pip takes its builds only if it is told to
     avoid: tuple[str, ...] = ()  # architectures that are built and are not to be recommended
-    tested: dict[str, tuple[str, ...]] = msgspec.field(default_factory=dict)  # by system
+    supported: dict[str, tuple[str, ...]] = msgspec.field(default_factory=dict)  # by AMD; by system
+    tested: dict[str, tuple[str, ...]] = msgspec.field(default_factory=dict)  # by TheRock
+
+    def backing(self, gfx: str, system: str) -> Backing:
+        if gfx in self.supported.get(system, ()):
+            return Backing.SUPPORTED
+        return Backing.TESTED if gfx in self.tested.get(system, ()) else Backing.BUILT
 
 
 class Variable(KnowledgeEntry, frozen=True, kw_only=True):

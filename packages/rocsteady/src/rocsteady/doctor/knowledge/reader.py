@@ -73,7 +73,8 @@ class Knowledge(Value, frozen=True, kw_only=True):
 
     def newest_torch(self) -> Version:
         """Return the newest minor release of torch that a row of wheels covers."""
-        ends = (LOWEST_END.search(wheel.torch) for wheel in (*self.wheels, *self.indexes))
+        rows = (*self.wheels, *(it for it in self.indexes if not it.pre))
+        ends = (LOWEST_END.search(wheel.torch) for wheel in rows)
         last = max(((int(end[1]), int(end[2])) for end in ends if end), default=(0, 1))
         return Version(f"{last[0]}.{last[1] - 1}")
 

@@ -33,6 +33,15 @@ class Effect(Enum):
     ACTS = "acts"  # it does what its name says
 
 
+class Backing(Enum):
+    """Who says that a build works on a GPU."""
+
+    SUPPORTED = "supported"  # AMD lists the GPU for it
+    RELEASED = "released"  # by PyTorch, which does not say on which GPUs it is tested
+    TESTED = "tested"  # TheRock calls it release-ready
+    BUILT = "built"  # nobody
+
+
 class Confidence(Enum):
     """Who stands behind a rule."""
 
