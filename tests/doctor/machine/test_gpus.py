@@ -28,6 +28,7 @@ from rocsteady.doctor.machine.gpus import (
     survey_gpus,
 )
 from rocsteady.doctor.machine.recording import RecordedPath
+from rocsteady.doctor.machine.view import View
 from rocsteady.system.disk_root import DiskRoot
 from rocsteady.system.root import Device, User
 from tests.doctor.machine.recorded_files import Files, view_of
@@ -495,14 +496,14 @@ def drm_cards(tmp_path: Path) -> Path:
 
 
 def test_a_screen_on_an_amd_gpu(drm_cards: Path) -> None:
-    assert displays(DiskRoot(drm_cards)) == ("card0-DP-1",)
+    assert displays(View(DiskRoot(drm_cards))) == ("card0-DP-1",)
 
 
 def test_a_card_without_a_screen(drm_cards: Path) -> None:
     (drm_cards / "sys/class/drm/card0-DP-1/status").write_text("disconnected\n")
 
-    assert displays(DiskRoot(drm_cards)) == ()
+    assert displays(View(DiskRoot(drm_cards))) == ()
 
 
 def test_where_the_kernel_says_nothing_it_cannot_be_told(tmp_path: Path) -> None:
-    assert displays(DiskRoot(tmp_path)) is None
+    assert displays(View(DiskRoot(tmp_path))) is None

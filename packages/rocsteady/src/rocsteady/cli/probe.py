@@ -17,7 +17,6 @@ import click
 from rocsteady.cli.options import open_root, python_option
 from rocsteady.cli.project import find_journal_place
 from rocsteady.doctor.knowledge.reader import load_knowledge
-from rocsteady.doctor.machine.gpus import displays
 from rocsteady.doctor.machine.machine import Machine, examine, software_of
 from rocsteady.errors import ExaminationError, NotRecordedError
 from rocsteady.exit_codes import INTERRUPTED
@@ -114,7 +113,7 @@ def command(  # noqa: PLR0913 - one argument an option
         here = journal.here.machine
         down, seen = bool(memory.takedowns(here)), memory.observations(here)
         before = KnownBefore(
-            machine=machine, screens=displays(root), took_down=down, observations=seen
+            machine=machine, screens=machine.gpus.screens, took_down=down, observations=seen
         )
         planned = _asked(plan(PROBES, level, names, before, again=again), yes=yes)
         runner = ProbeRunner(

@@ -64,6 +64,7 @@ FACTS: Mapping[str, str] = {
     "gpu.peers": "direct or redirected, by ACS; one value a card where root may read it",
     "gpu.mes": "version of the scheduler's firmware, such as 0x83; one value a GPU",
     "gpu.processes": "processes that compute on GPUs now",
+    "gpu.screens": "connectors of AMD GPUs that have a screen",
     "gpu.firmware": "component and version, such as mes 0x83; one value a GPU and component",
     "gpu.link_speed": "GT/s of a PCIe lane, one value a discrete card that is awake",
     "gpu.link_errors": "PCIe errors since boot that were not corrected, one value a GPU",
@@ -221,6 +222,7 @@ def _gpus(facts: Facts, machine: Machine, knowledge: Knowledge) -> None:
     facts.know("gpu.link_width", (gpu.link.width for gpu in cards.values() if gpu.link))
     _gpu_memory(facts, machine)
     facts.know("gpu.processes", [survey.processes])
+    facts.know("gpu.screens", survey.screens or ())
     redirected = (gpu.peers_redirected for gpu in cards.values())
     named = {True: "redirected", False: "direct", None: None}
     facts.know("gpu.peers", (named[it] for it in redirected))

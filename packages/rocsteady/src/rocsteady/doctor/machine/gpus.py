@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping
 
 from rocsteady.doctor.machine.view import View, whole_number
 from rocsteady.model import Value
-from rocsteady.system.root import Root, User, parent
+from rocsteady.system.root import User, parent
 
 NODES = "/sys/class/kfd/kfd/topology/nodes"
 PROCESSES = "/sys/class/kfd/kfd/proc"
@@ -95,6 +95,7 @@ class GpuSurvey(Value, frozen=True, kw_only=True):
     withheld_nodes: tuple[int, ...] = ()
     not_offered: tuple[PciGpu, ...] = ()
     processes: int = 0  # that compute on them now
+    screens: tuple[str, ...] | None = None  # connectors with one; None: cannot be told
     users: tuple[GpuUser, ...] = ()
 
 
@@ -126,6 +127,7 @@ def survey_gpus(view: View) -> GpuSurvey:
         withheld_nodes=tuple(withheld),
         not_offered=() if withheld else _not_offered(view, offered),
         processes=sum(name.isdecimal() for name in view.names(PROCESSES)),
+        screens=displays(view),
         users=_users(view, found),
     )
 
@@ -443,14 +445,14 @@ CARDS = "/sys/class/drm"
 _CONNECTOR = re.compile(r"(card\d+)-.+", re.ASCII)
 
 
-def displays(root: Root) -> tuple[str, ...] | None:
+def displays(view: View) -> tuple[str, ...] | None:
     """Name the connectors of AMD GPUs that have a screen; None if that cannot be told.
 
     What the kernel remembers is read; no GPU is asked, and none is woken.
     """
-    view = View(root)
     matches = [match for match in map(_CONNECTOR.fullmatch, view.names(CARDS)) if match]
-    if view.unread or not view.is_folder(CARDS):
+    unread = any(it.path.startswith(CARDS) for it in view.unread)
+    if unread or not view.is_folder(CARDS):
         return None
     return tuple(
         match.group()
