@@ -36,35 +36,44 @@ class AttemptProcesses(Protocol):
     ) -> StopResult:
         """End all of them, mildly first."""
 
+    def tell(self, line: str) -> None:
+        """Show one line of our own on stderr."""
+
+    def close(self) -> None:
+        """End what is left, and let go."""
+
+    # What follows has a meaning only for a command that we started ourselves.
+
     def left_running(self) -> dict[int, str]:
         """Name what the command left running."""
+        return {}
 
     def pass_on(self, number: signal.Signals) -> None:
         """Send a signal on."""
+        del number
 
     def at_prompt(self) -> bool:
         """Return whether somebody waits for keys."""
+        return False
 
     def suspend(self) -> None:
         """Stop them and ourselves, as ^Z does."""
+        return
 
     def pause(self) -> None:
         """Stop them, and not ourselves."""
 
     def end_pause(self) -> None:
         """Continue what was paused."""
+        return
 
     def is_stopped(self) -> bool:
         """Return whether the command itself is stopped by a signal."""
+        return False
 
     def detach_terminal(self) -> None:
         """Continue without our terminal."""
-
-    def tell(self, line: str) -> None:
-        """Show one line of our own on stderr."""
-
-    def close(self) -> None:
-        """End what is left, and let go."""
+        return
 
 
 Engine = Callable[[Start], AttemptProcesses]  # brings the processes of an attempt into being

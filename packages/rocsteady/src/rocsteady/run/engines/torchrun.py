@@ -163,7 +163,7 @@ class RankFamily:
         return {pid: seen for pid, seen in self._family.among(everyone).items() if pid not in ours}
 
 
-class RankGroup:
+class RankGroup(AttemptProcesses):
     """One generation of ranks: what ``Child`` is to a command that we started ourselves."""
 
     mid_line = False
@@ -235,33 +235,9 @@ class RankGroup:
         """Show one line of our own on stderr, without ever waiting for it."""
         self._output_buffer.put(f"{line}\n".encode(errors="replace"))
 
-    def left_running(self) -> dict[int, str]:
-        """Name nothing: the agent ends what ranks leave."""
-        return {}
-
-    def pass_on(self, number: signal.Signals) -> None:
-        """Pass nothing on: the agent gets its signals itself."""
-
-    def at_prompt(self) -> bool:
-        """Return False: ranks are at no prompt."""
-        return False
-
-    def suspend(self) -> None:
-        """Suspend nothing."""
-
-    def detach_terminal(self) -> None:
-        """Have no terminal."""
-
     def pause(self) -> None:
         """Refuse: ranks of other hosts would not be paused."""
         raise RocsteadyError("ranks of torchrun cannot be paused")
-
-    def end_pause(self) -> None:
-        """Continue nothing."""
-
-    def is_stopped(self) -> bool:
-        """Return False: nothing was paused."""
-        return False
 
     def _look(self, within: float) -> None:
         """Wait for news: a message, or the end of a rank."""
