@@ -142,12 +142,15 @@ class Supervisor:
             slipped=self._notices.will_be_late,
         )
         self._option_pace = OptionPace(earlier)
+        typed = bool(options.command) or earlier is not None
+        self._run_end = RunEnd(spec, services, self._deadline_monitor, typed=typed)
         self._watchers = Watchers[Sample](
             services.announcer,
             {
                 "warnings about the journal": lambda _: self._journal_watch.look(),
                 "a forecast": self._deadline_monitor.seen,
                 "the plan's stop rules": self._option_pace.seen,
+                "the count of busy GPUs": self._run_end.look,
             },
         )
         self._review = AttemptReview(
@@ -193,14 +196,14 @@ class Supervisor:
     def carry_out(self) -> int:
         """Make attempts until there is nothing more to do; return the exit code."""
         with ExitStack() as stack:
-            run_end = self._open(stack)
+            self._open(stack)
             code = PERSON_NEEDED
             try:
                 first = first_attempt(self._spec.earlier)
                 if refused := self._begin(first):
-                    self.outcome = run_end.refused(refused)
+                    self.outcome = self._run_end.refused(refused)
                 else:
-                    code, self.outcome = self._make_attempts(first, run_end)
+                    code, self.outcome = self._make_attempts(first)
             except CommandError as error:
                 self.outcome, code = RunOutcome.NOT_STARTED, error.code
                 self._announcer.say(f"{error}. Check that the command works without rocsteady.")
@@ -217,10 +220,10 @@ class Supervisor:
                 )
             except RocsteadyError as error:
                 self.outcome = RunOutcome.NOT_DONE
-                run_end.failed(str(error))
+                self._run_end.failed(str(error))
         return code
 
-    def _open(self, stack: ExitStack) -> RunEnd:
+    def _open(self, stack: ExitStack) -> None:
         """Begin what ends with the run; the last of it is closed first."""
         stack.enter_context(ticking(self._observers, self.observed))
         standby = keeping_standby(self._spec.run.name, self._services)
@@ -232,17 +235,13 @@ class Supervisor:
         stack.callback(self._announcer.close)
         stack.callback(self._end)
         stack.callback(self._journal_watch.at_end)
-        typed = bool(self._options.command) or self._spec.earlier is not None
-        run_end = RunEnd(self._spec, self._services, self._deadline_monitor, typed=typed)
-        stack.callback(run_end.close)
-        return run_end
 
     def _end(self) -> None:
         self.outcome = self.outcome or RunOutcome.SUPERVISOR_FAILED
         self._journal.end_run(self._spec.run, self.outcome)
         self._notices.ended(self.outcome)
 
-    def _make_attempts(self, first: int, run_end: RunEnd) -> tuple[int, RunOutcome]:
+    def _make_attempts(self, first: int) -> tuple[int, RunOutcome]:
         """Start an attempt, watch it, name how it ended, decide, repeat."""
         decision = self._decide_what_was_left(first - 1)  # that leads to the next attempt
         for number in count(first):
@@ -256,11 +255,11 @@ class Supervisor:
                 decision = self._wait(number, decision, end)
             if decision.ends:
                 keep = in_force(self._history, self._options, self._machine)
-                return run_end.conclude(end, decision, self._history, keep)
+                return self._run_end.conclude(end, decision, self._history, keep)
             for line in self._checkpoints.take_stock_again():
                 self._announcer.say(line)
         self._stop_deadline.reacted()
-        return run_end.stopped()
+        return self._run_end.stopped()
 
     def _decide_what_was_left(self, number: int) -> Decision | None:
         """Decide what an earlier supervisor had no time to, and agree on it."""

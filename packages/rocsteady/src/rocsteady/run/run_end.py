@@ -11,7 +11,7 @@ from rocsteady.errors import RocsteadyError
 from rocsteady.exit_codes import PERSON_NEEDED
 from rocsteady.model import Decision, Outcome, RunOutcome
 from rocsteady.run.attempt.attempt_end import AttemptEnd
-from rocsteady.run.attempt.gauges import BusyGpus
+from rocsteady.run.attempt.gauges import GPU_BUSY
 from rocsteady.run.context import RunSpec, Services
 from rocsteady.run.job.done_when import RunEvidence, done, proves
 from rocsteady.run.job.printed_epochs import epochs_printed
@@ -21,7 +21,10 @@ from rocsteady.run.stopwatch import Stopwatch
 from rocsteady.run.telling.deadline_monitor import DeadlineMonitor
 from rocsteady.run.telling.events import Done, GaveUp, Stopped
 from rocsteady.store.redaction import shown_command
+from rocsteady.store.values import Sample
 from rocsteady.wording import met
+
+BUSY_PERCENT = 10  # of a GPU; a desktop that draws stays below it
 
 
 class RunEnd:
@@ -46,12 +49,13 @@ class RunEnd:
         words = spec.job.command
         shown = "YOUR COMMAND" if any("\n" in word for word in words) else shown_command(words)
         self._command = f" -- {shown}" if typed else ""
-        self._gpus = BusyGpus() if spec.job.done_when.gpus_busy is not None else None
+        self._gpus: dict[str, bool] = {}  # that answered, and whether they were seen at work
 
-    def close(self) -> None:
-        """Watch nothing any more."""
-        if self._gpus is not None:
-            self._gpus.close()
+    def look(self, sample: Sample) -> None:
+        """Note which GPUs are at work."""
+        for name, value in sample.measured.items():
+            if name.endswith(GPU_BUSY):
+                self._gpus[name] = self._gpus.get(name, False) or value >= BUSY_PERCENT
 
     def stopped(self, end: AttemptEnd | None = None) -> tuple[int, RunOutcome]:
         """Announce that the user stopped it; the code is the script's own, if it gave one."""
@@ -179,7 +183,7 @@ class RunEnd:
             exit_code=0,
             steps=end.last_step + end.unsure if end.last_step else end.last_step,
             epochs=epochs_printed(last) if last and self._job.done_when.epochs else None,
-            gpus_busy=self._gpus.count if self._gpus else None,
+            gpus_busy=sum(self._gpus.values()) if self._gpus else None,
             logs=(last,) if last else (),
         )
         return [f"{item.key}: {item.what}" for item in done(self._job, evidence)]

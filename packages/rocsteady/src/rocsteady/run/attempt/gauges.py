@@ -1,4 +1,4 @@
-"""What is measured while a run goes: its loss, memory and GPUs, and how many GPUs were busy.
+"""What is measured while a run goes: its loss, memory and GPUs.
 
 A GPU is asked by a thread of its own, through a child that may hang: the watching never waits.
 """
@@ -18,7 +18,7 @@ LOSS, HOST_MEMORY = "loss", "host memory"
 GPU_MEMORY, GPU_BUSY, GPU_POWER = "memory", "busy", "power"
 GPU_TEMPERATURE, GPU_CLOCK = "temperature", "clock"
 HOTTEST = ("junction", "edge")  # the sensors that a GPU's temperature is taken from
-MEMORY_EVERY, GPUS_EVERY = 10.0, 30.0  # seconds
+MEMORY_EVERY, GPUS_EVERY = 10.0, 20.0  # seconds
 AT_FIRST, FIRST_EVERY = 60.0, 2.0  # seconds: memory grows most while a script starts
 GPU_WITHIN = timedelta(seconds=5)
 
@@ -76,6 +76,8 @@ def gpu_readings(counters: Iterable[GpuCounters]) -> dict[str, float]:
     measured: dict[str, float] = {}
     for number, gpu in enumerate(counters):
         reading = gpu.reading
+        if gpu.asleep:
+            measured[f"GPU {number} {GPU_BUSY}"] = 0.0
         if reading is None:
             continue
         sensors = reading.temperatures_celsius
@@ -93,41 +95,3 @@ def gpu_readings(counters: Iterable[GpuCounters]) -> dict[str, float]:
             if value is not None
         }
     return measured
-
-
-BUSY_POLL_INTERVAL = timedelta(seconds=20)
-GPU_WITHIN = timedelta(seconds=5)  # for a GPU to answer; one that does not is not waited for
-BUSY_PERCENT = 10  # percent; a desktop that draws stays below it
-
-
-class BusyGpus:
-    """Asks every GPU now and then, in a thread of its own."""
-
-    def __init__(self, *, every: timedelta = BUSY_POLL_INTERVAL, root: Path = ROOT) -> None:
-        self._every, self._root = every, root
-        self._busy: set[str] = set()
-        self._answered = False
-        self._ended = threading.Event()
-        self._thread = threading.Thread(target=self._watch, name="rocsteady-gpus", daemon=True)
-        self._thread.start()
-
-    @property
-    def count(self) -> int | None:
-        """How many were seen at work; None if no GPU ever answered."""
-        return len(self._busy) if self._answered else None
-
-    def close(self) -> None:
-        """Ask no more."""
-        self._ended.set()
-        self._thread.join(0.5)  # one that waits for a GPU is left: it is a daemon
-
-    def _watch(self) -> None:
-        while not self._ended.is_set():
-            for gpu in read_gpu_counters(within=GPU_WITHIN, root=self._root):
-                if gpu.asleep:
-                    self._answered = True  # and it is surely not at work
-                if gpu.reading is not None and gpu.reading.busy_percent is not None:
-                    self._answered = True
-                    if gpu.reading.busy_percent >= BUSY_PERCENT:
-                        self._busy.add(gpu.pci_address)
-            self._ended.wait(self._every.total_seconds())
