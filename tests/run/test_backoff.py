@@ -14,6 +14,7 @@ from rocsteady.failures.remedy import SAME_AGAIN
 from rocsteady.model import FailedAttempt, Failure, FailureKind, Next, Strategy
 from rocsteady.run.options import RunOptions
 from rocsteady.run.recovery.backoff import Drives, limit_of
+from rocsteady.store.values import AttemptResult
 from rocsteady.system import drives
 from rocsteady.system.gpu_users import held_by_others
 from tests.conftest import Recorded
@@ -39,7 +40,7 @@ class Judge:
 
     def judge(self, named: Failure, *, stepped: bool) -> Failure:
         """Name a failure of another attempt."""
-        judged = self.drives.judged(named, self.run.history, stepped=stepped)
+        judged = self.drives.judged(named, self.run.history, AttemptResult(stepped=stepped))
         self.run.ends(judged, 25 if stepped else 0)
         return judged
 

@@ -153,14 +153,10 @@ def ending(path: Path, written: int) -> AttemptEnd:
             "found": None,
             "learned": {},
             "processes": [],
-            "read": {"path": str(path), "written": written},
+            "read_checkpoint": {"path": str(path), "written": written},
         },
         AttemptEnd,
     )
-
-
-def test_steps_of_a_script_that_went_on_by_itself_are_not_the_jobs(tmp_path: Path) -> None:
-    assert ending(tmp_path, 1).own_step is None
 
 
 def test_only_what_the_run_wrote_leads_on(tmp_path: Path) -> None:
@@ -225,9 +221,3 @@ def test_a_note_that_is_none_is_passed_over(tmp_path: Path, content: bytes) -> N
     whole = b'{"version":1,"path":"/a","written":1}'
     (tmp_path / f"13{wire.READ_SUFFIX}").write_bytes(whole)
     assert read_checkpoint(tmp_path) == CheckpointRead(path="/a", written=1)
-
-
-def test_steps_from_a_checkpoint_that_rocsteady_named_are_the_jobs(tmp_path: Path) -> None:
-    end = msgspec.structs.replace(ending(tmp_path, 1), start="step 20")
-
-    assert end.own_step == end.last_step

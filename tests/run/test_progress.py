@@ -5,11 +5,14 @@ from __future__ import annotations
 import time
 
 import msgspec
+import pytest
 
+from rocsteady.hangs.heartbeat_pages import CheckpointRead
 from rocsteady.hangs.judgment.verdict import Verdict
 from rocsteady.hangs.output import PrintedProgress, take_apart
 from rocsteady.hangs.values import Heartbeat
 from rocsteady.model import RunState
+from rocsteady.run.attempt.attempt import own_step
 from rocsteady.run.attempt.progress import AttemptProgress, RankRestarts, StepTimes
 
 HEALTHY = Verdict(condition=RunState.HEALTHY, why="", quiet=0.0)
@@ -212,3 +215,22 @@ def test_a_script_that_resumed_by_itself_is_counted_as_the_job() -> None:
     assert (progress.before, progress.step) == (50, 129)
     progress.resumes_at(90)  # known since
     assert progress.step == 129
+
+
+@pytest.mark.parametrize(
+    ("found", "resumed", "base", "expected"),
+    [
+        (None, False, 0, 9),
+        (CheckpointRead(path="/c", written=1), False, 0, None),
+        (CheckpointRead(path="/c", written=1), True, 20, 29),
+        (None, True, 20, 29),
+        (None, True, 0, None),
+    ],
+)
+def test_steps_of_a_script_that_went_on_by_itself_are_not_the_jobs(
+    found: CheckpointRead | None, *, resumed: bool, base: int, expected: int | None
+) -> None:
+    progress = AttemptProgress(lambda: None, None, resumed=resumed)
+    progress.heartbeats = (beat(9, base),)
+
+    assert own_step(progress, found, resumed=resumed) == expected

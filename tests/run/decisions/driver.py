@@ -14,12 +14,6 @@ import msgspec
 
 from rocsteady.doctor.knowledge.reader import Knowledge
 from rocsteady.doctor.machine.machine import Machine
-from rocsteady.hangs.heartbeat_pages import (
-    Applied,
-    CheckpointRead,
-    SavedFiles,
-    SettingOutcome,
-)
 from rocsteady.hangs.judgment.phase_history import PhaseHistory
 from rocsteady.hangs.judgment.verdict import Verdict
 from rocsteady.hangs.looking.collect import Collected
@@ -35,12 +29,10 @@ from rocsteady.model import (
     Strategy,
 )
 from rocsteady.run.attempt.attempt_end import AttemptEnd, HangEvidence, is_failure
-from rocsteady.run.checkpoints.resume import Checkpoint
 from rocsteady.run.recovery.backoff import Drives
 from rocsteady.run.recovery.decision import Here, decide, first_decision, in_force
 from rocsteady.run.recovery.history import history_of
 from rocsteady.run.recovery.machine import RunMachine
-from rocsteady.run.telling.journal_records import result_of
 from rocsteady.store.values import (
     AttemptRecord,
     DecisionRecord,
@@ -87,7 +79,7 @@ class World:
         last = base + ending.made
         for save in ending.saves:
             self.checkpoints.append((f"step {base + save}", base + save))
-        seconds = ending.made * ending.step_seconds
+        seconds, moved = ending.made * ending.step_seconds, bool(ending.made or base)
         exit_ = Exit(code=ending.code, signal=ending.signal, rank=ending.rank)
         return AttemptEnd(
             outcome=ending.outcome,
@@ -95,27 +87,27 @@ class World:
             seconds=seconds + ending.starting,
             progress_seconds=seconds,
             first_step=base + 1 if ending.made else None,
-            last_step=last if ending.made or base else None,
-            before=base,
-            confirmed=ending.confirmed,
+            last_step=last if moved else None,
+            base=base,
+            own_step=last if moved and ending.confirmed and (start or not own) else None,
             own_counts=dict(ending.counts),
+            checkpoint=(start[0], float(start[1])) if start else None,
             start=start[0] if start else "",
             made=ending.made,
             saves=len(ending.saves),
-            saved=SavedFiles(failed=ending.saved_failed),
+            unsaved=ending.saved_failed,
             wrote_checkpoint=ending.wrote,
             all_cut_off=ending.all_cut_off,
-            read=CheckpointRead(path=own[0], written=own[1]) if own else None,
+            read=f"{own[0]} {own[1]}" if own else "",
             started_over="no reads" if ending.outcome is Outcome.STARTED_OVER else "",
             found=_found(ending) if ending.outcome in (Outcome.HUNG, Outcome.UNKILLABLE) else None,
             learned=PhaseHistory(),
             processes=(),
             began=began,
-            heartbeats=(beat(ending, self.case.world),) if ending.beats else (),
-            applied=tuple(
-                Applied(pid=1, setting=each, outcome=SettingOutcome.NO_EFFECT, times=0, why="")
-                for each in ending.ineffective
-            ),
+            heard=ending.beats,
+            stepped=ending.beats and ending.made > 0,
+            ranks=self.case.world if ending.beats else 1,
+            ineffective=tuple(sorted(set(ending.ineffective))),
             loader=_loader(ending.workers) if ending.beats else None,
             precision=ending.precision,
             batch_split=None
@@ -215,13 +207,12 @@ class Driven:
         end = self.world.end(ending, at, clock.now)
         clock.now += end.seconds
         self.gone = Path("/drive") if ending.gone else None
-        checkpoint = Checkpoint(path=Path(at[0]), written=float(at[1])) if at else None
         self.record(
             msgspec.structs.replace(
                 row, ended=clock.now, exit_code=end.exit.code if end.exit else None,
                 signal=end.exit.signal if end.exit else None, outcome=end.outcome,
                 first_step=end.first_step, last_step=end.last_step,
-                result=result_of(end, checkpoint),
+                result=end.result,
             )
         )  # fmt: skip
         if end.found:
@@ -233,10 +224,7 @@ class Driven:
                 )
             )  # fmt: skip
         if is_failure(end):
-            stepped = ending.beats and ending.made > 0
-            named = self.drives.judged(
-                failed(ending, end), self.history, stepped=stepped, unsaved=ending.saved_failed
-            )
+            named = self.drives.judged(failed(ending, end), self.history, end.result)
             self.record(
                 NamedFailure(run=1, attempt=number, failure=named, evidence="", at=clock.now)
             )

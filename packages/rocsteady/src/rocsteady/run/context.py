@@ -16,7 +16,8 @@ from rocsteady.hangs.judgment.phase_history import PhaseHistory
 from rocsteady.hangs.judgment.verdict import Verdict
 from rocsteady.model import Strategy, Value
 from rocsteady.run.attempt.injection import Injection
-from rocsteady.run.checkpoints.resume import Origin
+from rocsteady.run.checkpoints.checkpoints import StepEstimate
+from rocsteady.run.checkpoints.resume import Checkpoint, Launch, Origin
 from rocsteady.run.engines.processes import Engine, start_command
 from rocsteady.run.engines.torchrun import AgentLink
 from rocsteady.run.job.values import Job
@@ -97,14 +98,15 @@ class AttemptContext(Value, frozen=True, kw_only=True):
 
     spec: RunSpec
     number: int
-    run_id: str  # of this attempt, by which its processes are found
-    incident: int  # the number that the next incident gets
+    launch: Launch
+    checkpoint: Checkpoint | None = None  # that it goes on from
+    before: StepEstimate = StepEstimate()  # steps that it does not have to make
+    run_id: str = ""  # of this attempt, by which its processes are found
+    incident: int = 1  # the number that the next incident gets
     hung_before: HangPlace | None = None  # where the attempt before this one hung
-    injection: Injection | None  # None: the page could not be made
-    learned: PhaseHistory | None
+    injection: Injection | None = None  # None: the page could not be made
+    learned: PhaseHistory | None = None
     strategy: Strategy = Strategy()
-    before: int = 0  # steps that the checkpoint has, from which it goes on, about
-    resumed: bool = False  # it goes on from a checkpoint
     save_after: int | None = None  # steps, where earlier attempts did not come to a save
     between_failures: float | None = None  # seconds, as earlier runs here showed
 

@@ -10,7 +10,6 @@ import os
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
 from dataclasses import replace as with_fields
 from functools import cached_property
 from itertools import count
@@ -36,7 +35,7 @@ from rocsteady.run.attempt.progress import PRINTED, StepTimes
 from rocsteady.run.attempt.watchers import Watchers
 from rocsteady.run.checkpoints.backup import wrote_model
 from rocsteady.run.checkpoints.checkpoints import Checkpoints, StartsAt, StepEstimate
-from rocsteady.run.checkpoints.resume import Checkpoint, Launch, launch
+from rocsteady.run.checkpoints.resume import Checkpoint, launch
 from rocsteady.run.checkpoints.resume_detection import ResumeSign
 from rocsteady.run.checkpoints.resume_trial import OutputCopies, ResumeTrial, put_back
 from rocsteady.run.checkpoints.script_resume import (
@@ -80,16 +79,6 @@ from rocsteady.store.identity import is_alive, script_fingerprint
 from rocsteady.store.values import AttemptRecord, Run, Sample
 from rocsteady.system.child_end import INHERIT_TERMINAL
 from rocsteady.wording import near, plural
-
-
-@dataclass(frozen=True, kw_only=True)
-class AttemptStart:
-    """What an attempt starts with."""
-
-    number: int
-    launch: Launch
-    checkpoint: Checkpoint | None  # that it goes on from
-    before: StepEstimate  # that it does not have to make
 
 
 class Supervisor:
@@ -247,8 +236,7 @@ class Supervisor:
         for number in count(first):
             if self._stop_requests.stop is not None:
                 break
-            start = self._prepare(number, decision)
-            end = self._watch(start)
+            end = self._watch(self._prepare(number, decision))
             decision = self._agreement.agree(self._decide(), self._history)
             self._take(number, decision, end)
             if not decision.ends:
@@ -376,7 +364,7 @@ class Supervisor:
         own, command = self._spec.run.id, self._spec.job.command
         return [run for run in runs if run.command == command and run.id != own]
 
-    def _prepare(self, number: int, decision: Decision | None) -> AttemptStart:
+    def _prepare(self, number: int, decision: Decision | None) -> AttemptContext:
         """Choose the checkpoint to go on from; observers may change what is launched."""
         checkpoint, job = self._checkpoints.newest(), self._checkpoints.job
         self._checkpoints.started()
@@ -398,7 +386,21 @@ class Supervisor:
         self.observed.attempt, self.observed.steps_before = number, before.best
         for observer in self._observers:
             launched = observer.launching(self.observed, launched)
-        return AttemptStart(number=number, launch=launched, checkpoint=checkpoint, before=before)
+        history = self._history
+        return AttemptContext(
+            spec=self._spec,
+            number=number,
+            launch=launched,
+            checkpoint=checkpoint,
+            before=before,
+            run_id=f"{self._spec.run.name}-{os.getpid()}-{number}",
+            incident=history.incidents + 1,
+            hung_before=history.hung,
+            learned=self._records.learned(),
+            save_after=history.save_after,
+            between_failures=self._between_failures,
+            strategy=history.strategy,
+        )
 
     def _announce_next(
         self, checkpoint: Checkpoint | None, before: StepEstimate, decision: Decision | None
@@ -429,46 +431,32 @@ class Supervisor:
         trial.prepare(checkpoint.path)
         return trial
 
-    def _watch(self, start: AttemptStart) -> AttemptEnd:
+    def _watch(self, context: AttemptContext) -> AttemptEnd:
         """Start the attempt, stay with it to its end, and record what came of it."""
         since, history = Stopwatch(), self._history
-        run_id = f"{self._spec.run.name}-{os.getpid()}-{start.number}"
-        injection = self._inject(run_id)
+        injection = self._inject(context.run_id)
         self.observed.pages = injection.pages if injection else None
         try:
-            context = AttemptContext(
-                spec=self._spec,
-                number=start.number,
-                run_id=run_id,
-                incident=history.incidents + 1,
-                hung_before=history.hung,
-                injection=injection,
-                learned=self._records.learned(),
-                before=start.before.best,
-                resumed=bool(start.before.key),
-                save_after=history.save_after,
-                between_failures=self._between_failures,
-                strategy=history.strategy,
-            )
-            self._deadline_monitor.begin(start.number)
-            row, end = self._started_and_watched(context, start.launch)
+            context = msgspec.structs.replace(context, injection=injection)
+            self._deadline_monitor.begin(context.number)
+            row, end = self._started_and_watched(context)
             for observer in self._observers:
                 observer.ended(self.observed, end)
         finally:
             if injection is not None:
                 remove(injection.pages.parent)
         if self._outputs and (names := self._outputs.settle()) and not end.started_over:
-            target = near(self._spec.records / f"outputs-{start.number}")
+            target = near(self._spec.records / f"outputs-{context.number}")
             self._announcer.say(
                 f"the restart overwrote {', '.join(names[:3])}; the earlier content is in {target}."
             )
         if end.started_over and self._trial and end.outcome is not Outcome.UNKILLABLE:
-            self._trial.put_back(start.number)
-        end = self._counted(context, end, start.before, since)
+            self._trial.put_back(context.number)
+        end = self._counted(context, end, since)
         self._checkpoints.ended(end)
-        self._records.end(row, end, start.checkpoint)
+        self._records.end(row, end)
         if failed := self._review.name(context, end, history):
-            self._records.failed(start.number, *failed)
+            self._records.failed(context.number, *failed)
             for observer in self._observers:
                 observer.failed(self.observed, failed[0])
         if history.has_helped:
@@ -477,9 +465,7 @@ class Supervisor:
             )
         return end
 
-    def _started_and_watched(
-        self, context: AttemptContext, launched: Launch
-    ) -> tuple[AttemptRecord, AttemptEnd]:
+    def _started_and_watched(self, context: AttemptContext) -> tuple[AttemptRecord, AttemptEnd]:
         """Watch an attempt; the intent to start it is on disk before it is started."""
         attempt = Attempt(
             context,
@@ -491,7 +477,7 @@ class Supervisor:
             trial=self._trial,
             leaves=self._leaves,
         )
-        number, what = context.number, " ".join(launched.command)[:200]
+        number, what = context.number, " ".join(context.launch.command)[:200]
         row = self._records.begin(number, context.strategy)
         intent = None
         try:
@@ -503,7 +489,7 @@ class Supervisor:
                 self._records.not_started(row)
                 raise
         try:
-            child = _started(attempt, launched)
+            child = _started(attempt, context.launch.command)
         except RocsteadyError as error:
             if intent is not None:
                 intent.end(f"not started: {error}")
@@ -529,11 +515,9 @@ class Supervisor:
         may = self.can_resume or self._options.from_scratch or rule.within <= limit
         return why if may else ""
 
-    def _counted(
-        self, context: AttemptContext, end: AttemptEnd, before: StepEstimate, since: Stopwatch
-    ) -> AttemptEnd:
-        """Add from where the attempt started, and how far it came by the script's own count."""
-        end = msgspec.structs.replace(end, start=before.key)
+    def _counted(self, context: AttemptContext, end: AttemptEnd, since: Stopwatch) -> AttemptEnd:
+        """Add how far the attempt came by the script's own count."""
+        before = context.before
         self._printed = end.own_counts.get(PRINTED, self._printed)
         if end.own_step is None and before.key and end.heartbeats:
             end = msgspec.structs.replace(end, unsure=max(1, before.high - before.low))
@@ -570,11 +554,11 @@ class Supervisor:
             return None
 
 
-def _started(attempt: Attempt, launched: Launch) -> AttemptProcesses:
+def _started(attempt: Attempt, command: Sequence[str]) -> AttemptProcesses:
     try:
-        return attempt.start(launched)
+        return attempt.start()
     except OSError as error:
-        text = f"{error.filename or launched.command[0]}: {error.strerror}"
-        if error.filename != launched.command[0]:  # our log, say: nothing wrong with it
+        text = f"{error.filename or command[0]}: {error.strerror}"
+        if error.filename != command[0]:  # our log, say: nothing wrong with it
             raise RocsteadyError(text) from None
         raise CommandError(text, exists=not isinstance(error, FileNotFoundError)) from None

@@ -12,8 +12,10 @@ import msgspec
 
 from rocsteady.errors import NotRecordedError, RocsteadyError
 from rocsteady.hangs.heartbeat_pages import (
+    CheckpointRead,
     Resumes,
     SavedFiles,
+    SettingOutcome,
     read_applied,
     read_batch_split,
     read_checkpoint,
@@ -57,7 +59,6 @@ from rocsteady.run.attempt.termination import Suspension, end_tree, interrupted_
 from rocsteady.run.attempt.verdict_messages import RefusedSettings, VerdictMessages
 from rocsteady.run.attempt.watch_requests import RequestedActions
 from rocsteady.run.attempt.watchers import Look, Watchers
-from rocsteady.run.checkpoints.resume import Launch
 from rocsteady.run.checkpoints.resume_trial import ResumeTrial
 from rocsteady.run.context import AttemptContext, Services
 from rocsteady.run.engines import processes as plain
@@ -114,8 +115,8 @@ class Attempt:
         self._progress = AttemptProgress(
             lambda: self._counter.progress,
             total.count,
-            before=context.before,
-            resumed=context.resumed,
+            before=context.before.best,
+            resumed=bool(context.before.key),
             step_times=step_times,
             by_log=bool(total.log),
         )
@@ -136,7 +137,7 @@ class Attempt:
         self._watchers = self._watchers_of(RankWaitsFile(context.pages))
 
     def _watchers_of(self, rank_waits: RankWaitsFile) -> Watchers[Look]:
-        messages, before = self._messages, self._context.before
+        messages, before = self._messages, self._context.before.best
         return Watchers(
             self._announcer,
             {
@@ -155,8 +156,9 @@ class Attempt:
             },
         )
 
-    def start(self, launch: Launch) -> AttemptProcesses:
+    def start(self) -> AttemptProcesses:
         """Start the command. Raises OSError if it cannot be started."""
+        launch = self._context.launch
         self._heartbeat_check.starts(launch.command)
         chosen = plain.chosen_rendezvous(launch.command)
         if chosen not in ("", "rocsteady") and self._context.number == 1:
@@ -464,17 +466,19 @@ class Attempt:
         ):
             outcome = Outcome.STOPPED  # whatever code it gave: nothing follows
         self._refusals.say()
-        progress = self._progress
-        pages = self._context.pages
+        progress, pages, before = self._progress, self._context.pages, self._context.before
+        start, read = self._context.checkpoint, read_checkpoint(pages) if pages else None
         if self._trial is not None and pages is not None:
             steps = any(beat.step for beat in progress.heartbeats)
             self._trial.ended(read_checkpoint(pages, late=True), steps=steps)
             ended = outcome in (Outcome.BY_ITSELF, Outcome.HUNG, Outcome.AT_EXIT)
             outcome = Outcome.STARTED_OVER if self._trial.started_over and ended else outcome
+        saved = read_saved(pages) if pages else SavedFiles()
+        applied = read_applied(pages) if pages else ()
+        ineffective = {it.setting for it in applied if it.outcome is not SettingOutcome.APPLIED}
         crashed = outcome is Outcome.BY_ITSELF and not (exited and exited.code == 0)
         failed = crashed or outcome in (Outcome.HUNG, Outcome.REPLACED)
         return AttemptEnd(
-            started_over=self._trial.started_over if self._trial else "",
             outcome=outcome,
             exit=exited,
             seconds=time.monotonic() - self._began,
@@ -482,13 +486,22 @@ class Attempt:
             first_step=progress.first_step,
             last_step=progress.step,
             total=self._total,
-            before=progress.before,
-            confirmed=progress.own_step is not None,
+            base=progress.before,
+            checkpoint=(str(start.path), start.written) if start else None,
+            start=before.key,
+            read=f"{read.path} {read.written}" if read else "",
+            read_checkpoint=read,
+            own_step=own_step(progress, read, resumed=bool(before.key)),
             own_counts=progress.own_counts,
-            wrote_checkpoint=progress.wrote_checkpoint,
             saves=progress.saves,
-            saved=read_saved(pages) if pages else SavedFiles(),
-            read=read_checkpoint(pages) if pages else None,
+            saved=saved,
+            unsaved=saved.failed,
+            heard=bool(progress.heartbeats),
+            stepped=any(beat.step for beat in progress.heartbeats),
+            started_over=self._trial.started_over if self._trial else "",
+            wrote_checkpoint=progress.wrote_checkpoint,
+            ineffective=tuple(sorted(ineffective)),
+            ranks=max([1, *(beat.world or 1 for beat in progress.heartbeats)]),
             found=found,
             learned=learn(
                 msgspec.structs.replace(self._pulse, heartbeats=progress.heartbeats), failed=failed
@@ -500,8 +513,19 @@ class Attempt:
             heartbeats=progress.heartbeats,
             oom_kills=oom_kills_since(self._groups),
             raised=read_raised(pages) if pages else (),
-            applied=read_applied(pages) if pages else (),
+            applied=applied,
             loader=read_loader_facts(pages) if pages else None,
             batch_split=read_batch_split(pages) if pages else None,
             precision=read_precision(pages) if pages else "",
         )
+
+
+def own_step(
+    progress: AttemptProgress, read: CheckpointRead | None, *, resumed: bool
+) -> int | None:
+    """Return how far it came by the script's own count; None if nothing confirms it.
+
+    ``read``: the checkpoint that the script found by itself, whose steps may not be the job's.
+    """
+    is_job = read is None or resumed
+    return progress.step if progress.own_step is not None and is_job else None

@@ -248,7 +248,7 @@ class Checkpoints:
             return self.job.resume is not None
         given = self.method.given
         paths = [real_path(folder / given) for folder in (self.folder, *self._seen_as)]
-        if given and end.read and end.read.path in paths:
+        if given and end.read_checkpoint and end.read_checkpoint.path in paths:
             self.method = msgspec.structs.replace(self.method, given="")
         return not self.method.given
 
@@ -290,14 +290,14 @@ class Checkpoints:
     def ended(self, end: AttemptEnd) -> None:
         """Note whether an attempt wrote a checkpoint."""
         self._wrote = self._wrote or end.wrote_checkpoint
-        self._observed = self._observed or self.led_on(end) or _saved_over(end.read)
+        self._observed = self._observed or self.led_on(end) or _saved_over(end.read_checkpoint)
         self._attempts += 1
         batches = (beat.batches for beat in end.heartbeats)
         self._batches = max(batches, default=0) or self._batches
 
     def led_on(self, end: AttemptEnd) -> bool:
         """Return whether an attempt found, by itself, a checkpoint that this run has written."""
-        read = end.read
+        read = end.read_checkpoint
         return bool(self._attempts and read and read.written / NANOSECONDS > self._began)
 
     @property
@@ -366,9 +366,10 @@ class Checkpoints:
             counts[f"{SAVED}{number.unit}"] = number.value
         if (epoch := last_epoch_printed(log)) is not None:
             counts[EPOCH] = epoch
-        if end.read is not None and (self.led_on(end) or _saved_over(end.read)):
-            counts[READ] = _last_written(end.read)  # by this attempt, if it came so far
-        made = (end.last_step or 0) - max(before.best, end.before)
+        read = end.read_checkpoint
+        if read is not None and (self.led_on(end) or _saved_over(read)):
+            counts[READ] = _last_written(read)  # by this attempt, if it came so far
+        made = (end.last_step or 0) - max(before.best, end.base)
         return msgspec.structs.replace(end, own_counts=counts, made=max(0, made))
 
     def _set_apart(self) -> None:

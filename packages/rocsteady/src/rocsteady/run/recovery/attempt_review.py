@@ -90,8 +90,7 @@ class AttemptReview:
 
     def judged(self, failure: Failure, end: AttemptEnd, history: History) -> Failure:
         """Add to what the process showed what only the run knows."""
-        stepped = any(beat.step for beat in end.heartbeats)
-        failure = self.drives.judged(failure, history, stepped=stepped, unsaved=end.saved.failed)
+        failure = self.drives.judged(failure, history, end.result)
         blamed = end.found.blame.ranks if end.found and end.found.blame else ()
         if len(blamed) == 1:  # it may be on another host, whose stack is read there
             failure = msgspec.structs.replace(failure, rank=blamed[0].rank)

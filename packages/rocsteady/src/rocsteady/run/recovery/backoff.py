@@ -21,6 +21,7 @@ from rocsteady.model import Decision, Failure, FailureKind, Outcome
 from rocsteady.run.options import RunOptions
 from rocsteady.run.recovery.history import History
 from rocsteady.store.redaction import hide_secrets
+from rocsteady.store.values import AttemptResult
 from rocsteady.system.drives import ANSWERS_WITHIN, CLOCK_GRAIN, mounts
 from rocsteady.system.parallel import run_all
 
@@ -74,12 +75,10 @@ class Drives:
         self._began = time.time() - CLOCK_GRAIN
 
     def judged(  # noqa: PLR0911 - one return a cause
-        self, failure: Failure, history: History, *, stepped: bool, unsaved: str = ""
+        self, failure: Failure, history: History, result: AttemptResult
     ) -> Failure:
-        """Tell a path that was there before from one that never was; ``stepped``: this attempt.
-
-        ``unsaved``: a file that could not be saved.
-        """
+        """Tell a path that was there before from one that never was."""
+        stepped, unsaved = result.stepped, result.unsaved
         if failure.kind not in INTENDED and (gone := self._gone()):
             return _unavailable(failure, f"{gone} is gone")
         if unsaved and failure.kind == FailureKind.STORAGE_UNAVAILABLE:

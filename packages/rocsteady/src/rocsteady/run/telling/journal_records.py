@@ -6,11 +6,9 @@ import time
 
 import msgspec
 
-from rocsteady.hangs.heartbeat_pages import SettingOutcome
 from rocsteady.hangs.judgment import phase_history
 from rocsteady.model import Decision, Failure, Outcome, Strategy
 from rocsteady.run.attempt.attempt_end import AttemptEnd
-from rocsteady.run.checkpoints.resume import Checkpoint
 from rocsteady.run.recovery.history import History
 from rocsteady.run.stopwatch import Stopwatch
 from rocsteady.run.telling.announcer import Announcer
@@ -19,7 +17,6 @@ from rocsteady.store.journal import Journal
 from rocsteady.store.machine_history import Memory
 from rocsteady.store.values import (
     AttemptRecord,
-    AttemptResult,
     DecisionRecord,
     Event,
     Incident,
@@ -103,7 +100,7 @@ class JournalRecords:
             )
         )
 
-    def end(self, row: AttemptRecord, end: AttemptEnd, checkpoint: Checkpoint | None) -> None:
+    def end(self, row: AttemptRecord, end: AttemptEnd) -> None:
         """Write down how it ended, what was found, and what was learnt."""
         self._record(
             msgspec.structs.replace(
@@ -114,7 +111,7 @@ class JournalRecords:
                 outcome=end.outcome,
                 first_step=end.first_step,
                 last_step=end.last_step,
-                result=result_of(end, checkpoint),
+                result=end.result,
             )
         )
         if end.found is not None:
@@ -171,31 +168,3 @@ class JournalRecords:
         waits = {DEVICE_WAIT: learned.device_wait, LOCKED_WAIT: learned.locked_wait}
         longest = {name: Stays(longest=wait) for name, wait in waits.items() if wait}
         self._memory.learn(self._script, machine_fingerprint(), {**learned.phases, **longest})
-
-
-def result_of(end: AttemptEnd, checkpoint: Checkpoint | None) -> AttemptResult:
-    """Return what a later decision may need to know of an attempt."""
-    settings = {each.setting for each in end.applied if each.outcome is not SettingOutcome.APPLIED}
-    return AttemptResult(
-        seconds=end.seconds,
-        progress_seconds=end.progress_seconds,
-        base=end.before,
-        checkpoint=(str(checkpoint.path), checkpoint.written) if checkpoint else None,
-        start=end.start,
-        read=f"{end.read.path} {end.read.written}" if end.read else "",
-        own_step=end.own_step,
-        own_counts=end.own_counts,
-        made=end.made,
-        saves=end.saves,
-        unsaved=end.saved.failed,
-        heard=bool(end.heartbeats),
-        stepped=any(beat.step for beat in end.heartbeats),
-        started_over=end.started_over,
-        wrote_checkpoint=end.wrote_checkpoint,
-        all_cut_off=end.all_cut_off,
-        ineffective=tuple(sorted(settings)),
-        ranks=max([1, *(beat.world or 1 for beat in end.heartbeats)]),
-        loader=end.loader,
-        precision=end.precision,
-        batch_split=end.batch_split,
-    )
