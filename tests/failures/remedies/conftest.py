@@ -8,9 +8,8 @@ import msgspec
 import pytest
 
 from rocsteady.doctor.knowledge.failures import Nature
-from rocsteady.failures.ladder import RemedyChoice
 from rocsteady.failures.situation import Situation
-from rocsteady.model import FailedAttempt, Fingerprint, LoaderFacts, Strategy
+from rocsteady.model import Decision, FailedAttempt, Fingerprint, LoaderFacts, Strategy
 from tests.values import failure
 
 if TYPE_CHECKING:
@@ -69,14 +68,14 @@ class Situations:
     def after(
         self,
         situation: Situation,
-        choice: RemedyChoice,
+        choice: Decision,
         kind: str = "",
         *,
         steps: int = 100,
         nature: Nature | None = None,
     ) -> Situation:
         """Return where the run stands when the next attempt has failed too."""
-        assert choice.strategy is not None, choice.why
+        assert not choice.ends, choice.why
         fingerprint = Fingerprint(kind=kind or situation.failure.kind, place=PLACE, step=steps)
         attempt = FailedAttempt(
             strategy=choice.strategy,

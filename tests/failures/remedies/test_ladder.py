@@ -9,9 +9,9 @@ import pytest
 
 from rocsteady.doctor.knowledge.failures import Nature, load_failures
 from rocsteady.doctor.knowledge.values import Fix
-from rocsteady.failures.ladder import RemedyChoice, choose_remedy, preview
+from rocsteady.failures.ladder import choose_remedy, preview
 from rocsteady.failures.situation import Budget, Situation
-from rocsteady.model import BatchSplit, FailedAttempt, Strategy
+from rocsteady.model import BatchSplit, Decision, FailedAttempt, Next, Strategy
 
 if TYPE_CHECKING:
     from tests.failures.remedies.conftest import Situations
@@ -34,7 +34,7 @@ def test_a_first_hang_may_be_chance_the_second_is_answered(situations: Situation
     assert (again.remedy, again.strategy) == ("retry", Strategy())
     assert (remedy.remedy, remedy.reverted) == ("loader-inline", "")
     assert remedy.strategy == Strategy(workers=0)
-    assert dict(remedy.skipped)["loader-spawn"].why.startswith("the main module has no guard")
+    assert dict(remedy.skipped)["loader-spawn"].startswith("the main module has no guard")
 
 
 def test_cheapest_first_and_what_did_not_move_it_is_taken_back(situations: Situations) -> None:
@@ -49,12 +49,12 @@ def test_cheapest_first_and_what_did_not_move_it_is_taken_back(situations: Situa
         ("checkpoint-back", "precision-fp32"),
         ("precision-fp32", ""),
     ]
-    assert [choice.strategy for choice in choices] == [
+    assert [choice.ends for choice in choices] == [False] * 4 + [True]
+    assert [choice.strategy for choice in choices[:-1]] == [
         Strategy(precision="bf16"),
         Strategy(attention="math"),
         Strategy(checkpoints_back=1),
         Strategy(precision="fp32"),
-        None,
     ]
 
 
@@ -119,7 +119,7 @@ def test_an_error_that_a_remedy_brought_about_ends_the_remedy_and_not_the_run(
 
     end = choose_remedy(person)
 
-    assert (end.strategy, end.reverted, end.person) == (None, "cpu", None)
+    assert (end.ends, end.reverted, end.needs_person) == (True, "cpu", False)
     assert end.exhausted
 
 
@@ -128,7 +128,7 @@ def test_the_same_step_twice_is_no_chance(situations: Situations) -> None:
 
     choice = choose_remedy(situations.after(situation, choose_remedy(situation)))
 
-    assert choice.strategy is None
+    assert choice.ends
 
 
 def test_a_transient_failure_is_tried_again_after_each_progress(situations: Situations) -> None:
@@ -148,7 +148,7 @@ def test_what_fails_before_its_first_step_is_not_tried_again_unchanged(
         tried = FailedAttempt(strategy=Strategy(), failure=situation.failure.fingerprint)
         return msgspec.structs.replace(situation, tried=(tried,))
 
-    assert choose_remedy(at_the_start("segfault")).strategy is None
+    assert choose_remedy(at_the_start("segfault")).ends
     assert choose_remedy(at_the_start("hang-at-import")).remedy == "retry"
 
 
@@ -158,7 +158,7 @@ def test_an_unknown_failure_is_tried_again_only_after_progress(situations: Situa
     again = choose_remedy(situation)
 
     assert again.remedy == "retry"
-    assert choose_remedy(situations.after(situation, again)).strategy is None
+    assert choose_remedy(situations.after(situation, again)).ends
     assert choose_remedy(situations.after(situation, again, steps=150)).remedy == "retry"
 
 
@@ -173,7 +173,7 @@ def test_fragmented_memory_is_left_behind_as_long_as_that_brings_it_further(
         situation = situations.after(situation, choice, steps=steps)
     stuck = situations.after(situation, choose_remedy(situation), steps=220)
 
-    assert choose_remedy(stuck).strategy is None
+    assert choose_remedy(stuck).ends
 
 
 def test_a_hang_that_nothing_mends_is_survived_as_long_as_it_comes_further(
@@ -187,7 +187,7 @@ def test_a_hang_that_nothing_mends_is_survived_as_long_as_it_comes_further(
 
     again = choose_remedy(situation)
     assert again.remedy == "retry"
-    assert choose_remedy(situations.after(situation, again, steps=400)).strategy is None
+    assert choose_remedy(situations.after(situation, again, steps=400)).ends
 
 
 def test_two_more_tries_follow_progress_and_no_third(situations: Situations) -> None:
@@ -199,7 +199,7 @@ def test_two_more_tries_follow_progress_and_no_third(situations: Situations) -> 
         again = choose_remedy(situation)
         assert (again.remedy, again.strategy) == ("retry", Strategy())
 
-    assert choose_remedy(situations.after(situation, again, steps=350)).strategy is None
+    assert choose_remedy(situations.after(situation, again, steps=350)).ends
 
 
 def test_a_person_is_asked_at_once(situations: Situations) -> None:
@@ -207,13 +207,13 @@ def test_a_person_is_asked_at_once(situations: Situations) -> None:
 
     end = choose_remedy(situations("disk-full", person=fix))
 
-    assert (end.strategy, end.person) == (None, fix)
+    assert (end.ends, end.needs_person) == (True, True)
 
 
 def test_the_users_own_bug_ends_at_once(situations: Situations) -> None:
     end = choose_remedy(situations("script-error"))
 
-    assert (end.strategy, end.remedy, end.skipped) == (None, "", ())
+    assert (end.ends, end.remedy, end.skipped) == (True, "", ())
 
 
 def test_settings_that_took_the_machine_down_are_not_tried_again(situations: Situations) -> None:
@@ -224,7 +224,7 @@ def test_settings_that_took_the_machine_down_are_not_tried_again(situations: Sit
 
     assert would_try(here) == ["hipblaslt-off", "cpu"]
     assert would_try(before) == ["cpu"]
-    assert dict(choose_remedy(before).skipped)["hipblaslt-off"].why == (
+    assert dict(choose_remedy(before).skipped)["hipblaslt-off"] == (
         "the machine went down with these settings"
     )
 
@@ -233,11 +233,11 @@ def test_what_was_tried_again_after_it_took_the_machine_down_is_judged_by_that(
     situations: Situations,
 ) -> None:
     down = situations("machine-went-down")
-    again = RemedyChoice(strategy=Strategy(), remedy="", why="asked for with --again")
+    again = Decision(next=Next.AGAIN, strategy=Strategy(), remedy="", why="asked for with --again")
 
     stumbled = situations.after(down, again, "network-error", steps=50, nature=Nature.TRANSIENT)
 
-    assert choose_remedy(down).strategy is None
+    assert choose_remedy(down).ends
     assert choose_remedy(stumbled).strategy == Strategy()
 
 
@@ -253,7 +253,7 @@ def test_only_what_is_allowed_and_nothing_that_is_denied(situations: Situations)
 
     assert would_try(allowed) == ["attention-math", "precision-fp32"]
     assert would_try(denied) == ["attention-math", "checkpoint-back"]
-    assert dict(choose_remedy(denied).skipped)["precision-bf16"].why == "denied by --deny"
+    assert dict(choose_remedy(denied).skipped)["precision-bf16"] == "denied by --deny"
 
 
 def test_what_changes_numbers_is_used_only_if_it_is_named(situations: Situations) -> None:
@@ -283,7 +283,7 @@ def test_a_setting_with_nothing_to_act_on_is_passed_over_and_undone(situations: 
 
     assert (choice.remedy, choice.reverted) == ("attention-math", "precision-bf16")
     assert choice.strategy == Strategy(attention="math")
-    assert dict(choose_remedy(idle).skipped)["precision-bf16"].why == (
+    assert dict(choose_remedy(idle).skipped)["precision-bf16"] == (
         "precision has no effect on this script"
     )
 
@@ -332,7 +332,7 @@ def test_progress_refills_the_budget(situations: Situations) -> None:
     further = situations.after(situation, choose_remedy(situation), steps=200)
 
     assert choose_remedy(further).remedy == "attention-math"
-    assert choose_remedy(situations.after(situation, choose_remedy(situation))).strategy is None
+    assert choose_remedy(situations.after(situation, choose_remedy(situation))).ends
 
 
 def test_parts_get_smaller_until_they_fit_or_are_single_samples(situations: Situations) -> None:
@@ -344,7 +344,7 @@ def test_parts_get_smaller_until_they_fit_or_are_single_samples(situations: Situ
         batch_split=BatchSplit(batch=16, micro_batch=part),
     )
     while (choice := choose_remedy(situation)).remedy == "half-micro-batch":
-        assert choice.strategy is not None
+        assert not choice.ends
         part = choice.strategy.micro_batch or 0
         parts.append(part)
         situation = msgspec.structs.replace(
@@ -364,7 +364,7 @@ def test_a_part_that_brought_the_run_further_is_kept(situations: Situations) -> 
 
     following = choose_remedy(further)
     assert choice.strategy == Strategy(micro_batch=8)
-    assert following.strategy is not None
+    assert not following.ends
     assert following.strategy.micro_batch == 8
 
 
@@ -432,7 +432,7 @@ def test_the_field_notes_to_the_end_of_the_ladder(
 ) -> None:
     situation = situations(kind, on, nature=KINDS[kind].nature)
     taken = []
-    while (choice := choose_remedy(situation)).strategy is not None:
+    while not (choice := choose_remedy(situation)).ends:
         taken.append(choice.remedy)
         situation = situations.after(situation, choice)
 
@@ -449,10 +449,10 @@ def test_what_nothing_mends_ends_soon_and_says_what_was_tried(
     about = KINDS[kind]
     situation = situations(kind, nature=about.nature, person=about.fix)
     taken = []
-    while (choice := choose_remedy(situation)).strategy is not None:
+    while not (choice := choose_remedy(situation)).ends:
         taken.append(choice.remedy)
         situation = situations.after(situation, choice)
 
     assert taken == path
     assert all(name in choice.why for name in path)
-    assert choice.person == about.fix
+    assert choice.needs_person == (about.fix is not None)

@@ -14,10 +14,10 @@ from rocsteady.doctor.knowledge.failures import Nature
 from rocsteady.doctor.knowledge.values import Fix
 from rocsteady.doctor.machine.torch_build import made_by
 from rocsteady.failures.difference import changed
-from rocsteady.failures.ladder import RemedyChoice, choose_remedy, preview
+from rocsteady.failures.ladder import choose_remedy, preview
 from rocsteady.failures.remedy import ANY, load_remedies
 from rocsteady.failures.situation import Situation
-from rocsteady.model import Certainty, FailedAttempt, Fingerprint, Strategy
+from rocsteady.model import Certainty, Decision, FailedAttempt, Fingerprint, Strategy
 from tests.values import failure
 
 if TYPE_CHECKING:
@@ -105,13 +105,13 @@ class Run:
         self.situation = situation
         self._fail(Strategy(), "")
 
-    def play(self) -> Iterator[tuple[Situation, RemedyChoice]]:
+    def play(self) -> Iterator[tuple[Situation, Decision]]:
         """Choose and fail until it ends."""
         most = (MOST_PROGRESS + 1) * self.situation.budget.without_progress + 1
         for _ in range(most):
             choice = choose_remedy(self.situation)
             yield self.situation, choice
-            if choice.strategy is None:
+            if choice.ends:
                 return
             self._fail(choice.strategy, choice.remedy)
         raise AssertionError("it does not end")
@@ -175,7 +175,7 @@ def test_it_ends_and_never_does_what_it_must_not(
     for situation, choice in Run(msgspec.structs.replace(plain, **given_), kinds, events).play():
         assert choose_remedy(situation) == choice, "it is a function of the situation alone"
         assert choice.why
-        if choice.strategy is not None:
+        if not choice.ends:
             check(situation, choice, choice.strategy)
             pair = (situation.failure.fingerprint, repr(choice.strategy))
             assert pair not in asked, "already tried after this failure"
@@ -191,13 +191,13 @@ def test_on_every_machine_the_whole_ladder_of_every_failure_is_right_there(
         situation = msgspec.structs.replace(plain, variables=plain.variables | variables)
         *choices, end = preview(situation)
         for choice in choices:
-            assert choice.strategy is not None
+            assert not choice.ends
             check(situation, choice, choice.strategy)
-        assert end.strategy is None
-        assert end.skipped or kind in ("script-error", "disk-full")
+        assert end.ends
+        assert choices or end.skipped or kind in ("script-error", "disk-full")
 
 
-def check(situation: Situation, choice: RemedyChoice, strategy: Strategy) -> None:
+def check(situation: Situation, choice: Decision, strategy: Strategy) -> None:
     for crashed in situation.crashed_machine:
         assert not same_settings(crashed, strategy), "it crashed the machine"
     assert changes(situation, strategy) <= 1, "two changes at once"

@@ -299,5 +299,5 @@ def _preview_json(previewed: Previewed) -> dict[str, object]:
         "end": previewed.end.why,
         "waits": previewed.end.waits,
         "skipped": [{"workaround": name, "why": why} for name, why in previewed.skipped],
-        "person": previewed.end.person,
+        "person": previewed.fix,
     }

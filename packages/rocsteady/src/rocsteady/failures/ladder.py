@@ -13,7 +13,6 @@ from itertools import pairwise
 import msgspec
 
 from rocsteady.doctor.knowledge.failures import Nature
-from rocsteady.doctor.knowledge.values import Fix
 from rocsteady.failures.computed import ALREADY_TRIED
 from rocsteady.failures.difference import changed, describe_changes
 from rocsteady.failures.remedy import SAME_AGAIN, Remedy, load_remedies
@@ -26,7 +25,7 @@ from rocsteady.failures.situation import (
     standing_of,
     strategies_tried,
 )
-from rocsteady.model import FailedAttempt, FailureKind, Strategy, Value
+from rocsteady.model import Decision, FailedAttempt, FailureKind, Next, Strategy
 
 # Attempts in a row without progress, where there was some and no remedy is left.
 LAST_RETRIES = 2
@@ -40,21 +39,7 @@ INTENDED = {
 }
 
 
-class RemedyChoice(Value, frozen=True, kw_only=True):
-    """What comes next."""
-
-    strategy: Strategy | None  # None: stop
-    remedy: str = ""  # that leads to it
-    reverted: str = ""  # a remedy that did not help, and is undone
-    why: str  # one or two sentences for people
-    skipped: tuple[tuple[str, Refused], ...] = ()  # remedies for this failure, and why not
-    person: Fix | None = None  # what somebody must do
-    fallback: int = 0  # the option of the plan that it is; 0: no other option
-    waits: bool = False  # for what can clear up by itself; then the same again
-    exhausted: bool = False  # nothing is known to try, which says nothing against the same again
-
-
-def choose_remedy(situation: Situation) -> RemedyChoice:
+def choose_remedy(situation: Situation) -> Decision:
     """Choose the next strategy, or stop."""
     choice = _chosen(situation)
     if (
@@ -63,31 +48,38 @@ def choose_remedy(situation: Situation) -> RemedyChoice:
         or _unwanted(SAME_AGAIN, situation)
     ):
         return choice
-    strategy = choice.strategy or standing_of(situation).strategy
+    strategy = standing_of(situation).strategy if choice.ends else choice.strategy
     return msgspec.structs.replace(
-        choice, strategy=strategy, remedy=SAME_AGAIN, waits=True, why=WAITS
+        choice,
+        next=Next.AGAIN,
+        strategy=strategy,
+        remedy=SAME_AGAIN,
+        waits=True,
+        why=WAITS,
+        needs_person=False,
     )
 
 
-def _chosen(situation: Situation) -> RemedyChoice:
+def _chosen(situation: Situation) -> Decision:
     standing = standing_of(situation)
     caused_by_remedy = bool(standing.reverted) and situation.failure.kind in BROUGHT_ABOUT
     if not caused_by_remedy and (end := _end_at_once(situation)):
         return end
     if why := _spent_budget(situation):
-        return RemedyChoice(strategy=None, why=why)
+        return Decision(next=Next.END, why=why)
     if not caused_by_remedy and (again := _retry_with_remedy(situation, standing)):
         return again
     return _cheapest(situation, standing)
 
 
-def preview(situation: Situation) -> tuple[RemedyChoice, ...]:
+def preview(situation: Situation) -> tuple[Decision, ...]:
     """Return what would be tried if every attempt failed in the same way; the last is the end.
 
     What is waited for has no such end: then the last is the wait.
     """
     choices = [choose_remedy(situation)]
-    while (strategy := choices[-1].strategy) is not None and not _waits_again(choices):
+    while not (choices[-1].ends or _waits_again(choices)):
+        strategy = choices[-1].strategy
         attempt = FailedAttempt(
             strategy=strategy,
             remedy=choices[-1].remedy,
@@ -101,23 +93,23 @@ def preview(situation: Situation) -> tuple[RemedyChoice, ...]:
     return tuple(choices)
 
 
-def _waits_again(choices: Sequence[RemedyChoice]) -> bool:
+def _waits_again(choices: Sequence[Decision]) -> bool:
     return len(choices) > 1 and all(choice.waits for choice in choices[-2:])
 
 
-def _end_at_once(situation: Situation) -> RemedyChoice | None:
+def _end_at_once(situation: Situation) -> Decision | None:
     """End where no setting can help."""
     failure = situation.failure
     if situation.clears:
         return None
     if failure.kind in INTENDED:
-        return RemedyChoice(strategy=None, why=INTENDED[failure.kind])
+        return Decision(next=Next.END, why=INTENDED[failure.kind])
     if situation.person is not None:
         why = f"{(failure.title or failure.kind).rstrip('.')}."
-        return RemedyChoice(strategy=None, why=why, person=situation.person)
+        return Decision(next=Next.END, why=why, needs_person=True)
     if failure.kind == FailureKind.SCRIPT_ERROR:
         why = "The script raised an error that no setting can fix."
-        return RemedyChoice(strategy=None, why=why)
+        return Decision(next=Next.END, why=why)
     return None
 
 
@@ -138,7 +130,7 @@ def _without_progress(tried: Sequence[FailedAttempt]) -> int:
     return next((n for n, attempt in enumerate(reversed(tried)) if attempt.progressed), len(tried))
 
 
-def _retry_with_remedy(situation: Situation, standing: LadderPosition) -> RemedyChoice | None:
+def _retry_with_remedy(situation: Situation, standing: LadderPosition) -> Decision | None:
     """Try a remedy once more if what ended it may be chance, and not what it was meant for."""
     if not standing.reverted or is_same(situation.failure.fingerprint, standing.current_failure):
         return None
@@ -147,10 +139,10 @@ def _retry_with_remedy(situation: Situation, standing: LadderPosition) -> Remedy
     strategy = load_remedies()[SAME_AGAIN].apply(situation)
     if isinstance(strategy, Refused) or _ruled_out(strategy, situation, situation.strategy):
         return None
-    return RemedyChoice(strategy=strategy, remedy=SAME_AGAIN, why=MAY_BE_TRANSIENT)
+    return Decision(next=Next.AGAIN, strategy=strategy, remedy=SAME_AGAIN, why=MAY_BE_TRANSIENT)
 
 
-def _cheapest(situation: Situation, standing: LadderPosition) -> RemedyChoice:
+def _cheapest(situation: Situation, standing: LadderPosition) -> Decision:
     """Choose the cheapest remedy that is right here; what helped this script before comes first."""
     here = _to_be_answered(situation, standing)
     kind = here.failure.kind
@@ -161,14 +153,15 @@ def _cheapest(situation: Situation, standing: LadderPosition) -> RemedyChoice:
         if isinstance(result, Refused):
             skipped.append((remedy.id, result))
             continue
-        return RemedyChoice(
+        return Decision(
+            next=Next.AGAIN,
             strategy=result,
             remedy=remedy.id,
             reverted=standing.reverted,
             why=_why_reverted(situation, standing) + _reason(remedy, standing.strategy, result),
-            skipped=tuple(skipped),
+            skipped=_untried(skipped),
         )
-    return _nothing_left(situation, standing, tuple(skipped))
+    return _nothing_left(situation, standing, skipped)
 
 
 def _to_be_answered(situation: Situation, standing: LadderPosition) -> Situation:
@@ -243,8 +236,8 @@ def _on_the_machine(strategy: Strategy) -> Strategy:
 
 
 def _nothing_left(
-    situation: Situation, standing: LadderPosition, skipped: tuple[tuple[str, Refused], ...]
-) -> RemedyChoice:
+    situation: Situation, standing: LadderPosition, skipped: Sequence[tuple[str, Refused]]
+) -> Decision:
     """Continue as before if that brings the job further, or did so until lately; else stop."""
     kind, strategy = standing.current_failure.kind, standing.strategy
     without_progress = _without_progress(situation.tried)
@@ -254,12 +247,13 @@ def _nothing_left(
     retries = without_progress <= limit and not _unwanted(SAME_AGAIN, situation)
     if retries and not _ruled_out(strategy, situation, strategy):
         gets = "Earlier tries got" if without_progress else "Each try gets"
-        return RemedyChoice(
+        return Decision(
+            next=Next.AGAIN,
             strategy=strategy,
             remedy=SAME_AGAIN,
             reverted=standing.reverted,
             why=f"{gets} further, and no other workaround is known.",
-            skipped=skipped,
+            skipped=_untried(skipped),
         )
     used = dict.fromkeys(attempt.remedy for attempt in situation.tried if attempt.remedy)
     names = f" Tried: {', '.join(used)}." if used else ""
@@ -269,15 +263,19 @@ def _nothing_left(
         for name, refused in skipped
         if refused.needs_consent
     ]
-    return RemedyChoice(
-        strategy=None,
+    return Decision(
+        next=Next.END,
         exhausted=not (_unwanted(SAME_AGAIN, situation) or situation.crashed_machine),
         reverted=standing.reverted,
         why=("The cause is not known." if kind == FailureKind.UNKNOWN else known)
         + names
         + "".join(left),
-        skipped=skipped,
+        skipped=_untried(skipped),
     )
+
+
+def _untried(skipped: Sequence[tuple[str, Refused]]) -> tuple[tuple[str, str], ...]:
+    return tuple((name, refused.why) for name, refused in skipped if not refused.was_tried)
 
 
 def _why_reverted(situation: Situation, standing: LadderPosition) -> str:

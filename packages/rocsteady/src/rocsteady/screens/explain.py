@@ -17,9 +17,8 @@ from rocsteady.doctor.knowledge.harmful_variables import harmful_variables
 from rocsteady.doctor.knowledge.values import Fix, Step
 from rocsteady.doctor.values import Finding
 from rocsteady.failures.difference import describe_changes
-from rocsteady.failures.ladder import RemedyChoice
 from rocsteady.failures.remedy import ANY, Remedy, load_remedies
-from rocsteady.model import Certainty, Failure, FailureKind, Strategy
+from rocsteady.model import Certainty, Decision, Failure, FailureKind, Strategy
 from rocsteady.screens.screen import Page
 from rocsteady.wording import plural
 
@@ -46,14 +45,19 @@ class MachineContext(NamedTuple):
 
 class Previewed(NamedTuple):
     kind: KnownFailure
-    choices: Sequence[RemedyChoice]
-    end: RemedyChoice
+    choices: Sequence[Decision]
+    end: Decision
     ranks: int
+
+    @property
+    def fix(self) -> Fix | None:
+        """What somebody must do, where nothing else helps."""
+        return self.kind.fix if self.end.needs_person else None
 
     @property
     def skipped(self) -> list[tuple[str, str]]:
         taken = {choice.remedy for choice in self.choices}
-        return [(name, each.why) for name, each in self.end.skipped if name not in taken]
+        return [each for each in self.end.skipped if each[0] not in taken]
 
 
 def workarounds_for(kind: KnownFailure) -> list[str]:
@@ -220,7 +224,7 @@ def _variables(page: Page) -> None:
 
 
 def preview_page(previewed: Previewed, page: Page) -> str:
-    kind, fix = previewed.kind, previewed.end.person
+    kind, fix = previewed.kind, previewed.fix
     page.line(kind.id, style=BOLD)
     page.paragraph(f"{kind.title}.")
     page.line()
@@ -248,7 +252,7 @@ def preview_page(previewed: Previewed, page: Page) -> str:
     column = max((len(name) for name in load_remedies()), default=0) + 2
     for number, choice in enumerate(previewed.choices, start=1):
         remedy = load_remedies()[choice.remedy]
-        change = describe_changes(Strategy(), choice.strategy or Strategy())
+        change = describe_changes(Strategy(), choice.strategy)
         text = f"{remedy.title}{f' ({change})' if change else ''}. Cost: {remedy.cost}."
         page.row(f"{number} {remedy.id}", text, indent=2, column=column + 2, style=BOLD)
     if previewed.skipped:

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from rocsteady.doctor.knowledge.failures import Component, load_failures
 from rocsteady.exit_codes import INTERRUPTED, PERSON_NEEDED, RETRY
-from rocsteady.failures.ladder import RemedyChoice, choose_remedy
+from rocsteady.failures.ladder import choose_remedy
 from rocsteady.failures.remedy import SAME_AGAIN, load_remedies
 from rocsteady.failures.situation import BROUGHT_ABOUT, Situation, made_difference
 from rocsteady.failures.symptoms import signal_name
@@ -155,7 +155,7 @@ def first_decision(history: History, options: RunOptions, here: Here) -> Decisio
     situation = replace(situation, can_resume=True, checkpoints=0)
     fallbacks = open_fallbacks(history, options, here.machine, tried)
     choice = _propose(situation, fallbacks, blamed=_is_blamed(history, failure, tried))
-    if choice.strategy is None:
+    if choice.ends:
         why = choice.why.rstrip(".")
         return Decision(
             next=Next.END, why=why, code=PERSON_NEEDED, strategy=crashed, avoid=history.avoid
@@ -349,9 +349,7 @@ def _again(last: AttemptRecord, options: RunOptions, *, can_resume: bool, code: 
     return replace(again, next=Next.END, why=why, needs_resume=options.ranks is None)
 
 
-def _proposal(
-    base: Decision, history: History, options: RunOptions, here: Here
-) -> RemedyChoice | None:
+def _proposal(base: Decision, history: History, options: RunOptions, here: Here) -> Decision | None:
     """Ask the ladder and the plan."""
     failure = history.failure
     if failure is None:
@@ -386,15 +384,15 @@ def _propose(
     blamed: bool = False,
     needs: float | None = None,
     leaves: str = "",
-) -> RemedyChoice:
+) -> Decision:
     """Choose a remedy; fall back to another option where none is left or only that is in time."""
     choice = choose_remedy(situation)
     if not fallbacks:
         return choice
     if leaves and situation.component not in NO_OPTION_HELPS:
         return _leave(fallbacks[0], leaves)
-    if choice.strategy is None:
-        hopeless = choice.person is not None or situation.component in NO_OPTION_HELPS
+    if choice.ends:
+        hopeless = choice.needs_person or situation.component in NO_OPTION_HELPS
         if hopeless and not blamed:
             return choice
         why = "This option does not work" if blamed else "No workarounds are left"
@@ -411,62 +409,48 @@ def _propose(
     return choice
 
 
-def _leave(option: Fallback, why: str) -> RemedyChoice:
+def _leave(option: Fallback, why: str) -> Decision:
     """Go on to the next option, as the rules of the plan say."""
     return _fall_to(
         option, f"{why}; going on to option {option.number} of the plan: {option.title}."
     )
 
 
-def _fall_to(option: Fallback, why: str) -> RemedyChoice:
-    return RemedyChoice(strategy=option.strategy, fallback=option.number, why=why)
+def _fall_to(option: Fallback, why: str) -> Decision:
+    return Decision(next=Next.AGAIN, strategy=option.strategy, fallback=option.number, why=why)
 
 
-def _joined(base: Decision, choice: RemedyChoice, history: History) -> Decision:
+def _joined(base: Decision, choice: Decision, history: History) -> Decision:
     """Join what may be done at all with what the ladder proposes.
 
     The exit code is the script's for script errors, unknown failures, and when nothing was tried;
     it is 76 if rocsteady gave up.
     """
+    if not choice.ends:
+        return base if base.ends else _taken(base, choice, history)
     kind = history.failure.kind if history.failure else ""
-    if choice.strategy is None:
-        gave_up = history.attempts > 1 and kind != FailureKind.UNKNOWN
-        own = kind in THE_SCRIPTS_OWN or not (gave_up or choice.person)
-        return replace(
-            base,
-            next=Next.END,
-            why=choice.why,
-            code=base.code if own else PERSON_NEEDED,
-            kind=kind,
-            exhausted=True,
-            needs_person=choice.person is not None,
-            needs_resume=False,
-            reverted=choice.reverted,
-            skipped=tuple(
-                (name, refused.why) for name, refused in choice.skipped if not refused.was_tried
-            ),
-        )
-    return base if base.ends else _taken(base, choice, history)
-
-
-def _taken(base: Decision, choice: RemedyChoice, history: History) -> Decision:
-    """Return what is done with the remedy or the option that was chosen."""
-    from_ = history.result.checkpoint
-    back = choice.remedy == CHECKPOINT_BACK and from_ is not None
+    gave_up = history.attempts > 1 and kind != FailureKind.UNKNOWN
+    own = kind in THE_SCRIPTS_OWN or not (gave_up or choice.needs_person)
     return replace(
-        base,
-        why=choice.why,
-        strategy=choice.strategy or base.strategy,
-        remedy=choice.remedy,
-        fallback=choice.fallback,
-        waits=choice.waits,
-        reverted=choice.reverted,
-        avoid=(*base.avoid, from_) if back and from_ else base.avoid,
+        choice,
+        code=base.code if own else PERSON_NEEDED,
+        strategy=base.strategy,
+        avoid=base.avoid,
+        kind=kind,
+        exhausted=True,
     )
 
 
+def _taken(base: Decision, choice: Decision, history: History) -> Decision:
+    """Return what is done with the remedy or the option that was chosen."""
+    from_ = history.result.checkpoint
+    back = choice.remedy == CHECKPOINT_BACK and from_ is not None
+    avoid = (*base.avoid, from_) if back and from_ else base.avoid
+    return replace(choice, next=base.next, code=base.code, avoid=avoid, skipped=(), exhausted=False)
+
+
 def _past_checkpoint(
-    decision: Decision, base: Decision, choice: RemedyChoice | None, history: History
+    decision: Decision, base: Decision, choice: Decision | None, history: History
 ) -> Decision:
     """Get past a checkpoint by saving earlier, or give up on it, whatever the ladder says."""
     if base.ends:
