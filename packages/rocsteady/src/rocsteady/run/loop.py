@@ -66,7 +66,7 @@ from rocsteady.run.recovery.machine import run_machine
 from rocsteady.run.recovery.option_stop import OptionPace
 from rocsteady.run.recovery.restart_preparation import Restart
 from rocsteady.run.run_end import RunEnd
-from rocsteady.run.startup import LOGOUT_WARNING, Startup, first_attempt, logging_out_ends_us
+from rocsteady.run.startup import Startup, first_attempt
 from rocsteady.run.stop_deadline import StopDeadline
 from rocsteady.run.stopwatch import Stopwatch
 from rocsteady.run.telling.deadline_monitor import DeadlineMonitor
@@ -77,7 +77,6 @@ from rocsteady.store.account_records import keep, kept
 from rocsteady.store.forecast import between_failures
 from rocsteady.store.identity import is_alive, script_fingerprint
 from rocsteady.store.values import AttemptRecord, Run, Sample
-from rocsteady.system.child_end import INHERIT_TERMINAL
 from rocsteady.wording import near, plural
 
 
@@ -337,8 +336,6 @@ class Supervisor:
         )
         if FAULTS in self._services.environment:
             self._announcer.show(Faults(variable=FAULTS))
-        if self._services.terminal == INHERIT_TERMINAL and logging_out_ends_us():
-            self._announcer.say(LOGOUT_WARNING)
 
     def _find_checkpoints(self) -> None:
         """Separate the checkpoints of this run from others."""

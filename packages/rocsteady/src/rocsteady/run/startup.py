@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -61,31 +60,3 @@ def first_attempt(earlier: RunRecord | None) -> int:
         return 1
     made = [attempt.number for attempt in earlier.attempts]
     return 1 + max([*made, *(intent.attempt or 0 for intent in earlier.intents)], default=0)
-
-
-SETTINGS = ("etc/systemd/logind.conf", "run/systemd/logind.conf", "usr/lib/systemd/logind.conf")
-_KILLS = re.compile(r"^\s*KillUserProcesses\s*=\s*(\w+)", re.MULTILINE)
-_YES = {"yes", "true", "on", "1"}
-LOGOUT_WARNING = (
-    "logging out will stop this run, because logind kills the processes of a session. To avoid"
-    " that, use --detach."
-)
-
-
-def logging_out_ends_us(root: Path = Path("/")) -> bool:
-    """Read it from settings and cgroup; without a setting, logind does not kill."""
-    if ".scope" not in (group := _text(root / "proc/self/cgroup")) or "session-" not in group:
-        return False
-    # Later ones count more: the administrator's file, then drop-ins by name.
-    files = [root / name for name in reversed(SETTINGS)]
-    dropped = [part for name in SETTINGS for part in (root / f"{name}.d").glob("*.conf")]
-    files += sorted(dropped, key=lambda path: path.name)
-    values = [word for path in files for word in _KILLS.findall(_text(path))]
-    return bool(values) and values[-1].lower() in _YES
-
-
-def _text(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return ""
