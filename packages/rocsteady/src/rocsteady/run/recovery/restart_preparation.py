@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable
 from datetime import timedelta
@@ -19,11 +20,12 @@ from rocsteady.run.stopwatch import Stopwatch
 from rocsteady.run.telling.events import Waiting
 from rocsteady.store.redaction import shown_command
 from rocsteady.store.values import RunRecord
-from rocsteady.system.gpu_users import find_gpu_users, reset_advice, wait_until_free
+from rocsteady.system.gpu_users import wait_until_free
 from rocsteady.wording import duration, near, plural
 
 LOOK_EVERY = 1.0  # seconds, at whether a wait is over
 MAX_FILES_NAMED = 3  # files that are named
+ADDRESS = re.compile(r"\b[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]\b")  # of a GPU
 MAX_UNASKED_BYTES = 1 << 30  # bytes that are copied without being asked
 
 
@@ -91,10 +93,13 @@ class Restart:
             stop=lambda: bool(self._stop_requests.stop),
         )
         if trouble:
-            reset = reset_advice(find_gpu_users(), trouble)
+            address = ADDRESS.search(trouble)
             raise RocsteadyError(
                 f"not restarted: after {duration(at_most.total_seconds())} the kernel still reports"
-                f" GPU errors ({trouble}). {reset}. Then: rocsteady run --resume {self._run.name}"
+                f" GPU errors ({trouble}). A reset ends whatever else uses the GPU: if `sudo fuser"
+                " -v /dev/kfd /dev/dri/*` prints nothing, sudo amd-smi reset --gpureset --gpu"
+                f" {address[0] if address else 'NUMBER'}; else reboot. Then: rocsteady run"
+                f" --resume {self._run.name}"
             )
 
     def _back_up(self, number: int, at_most: int | None = None, *, quietly: bool = False) -> None:
