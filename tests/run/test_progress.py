@@ -13,7 +13,7 @@ from rocsteady.hangs.output import PrintedProgress, take_apart
 from rocsteady.hangs.values import Heartbeat
 from rocsteady.model import RunState
 from rocsteady.run.attempt.attempt import own_step
-from rocsteady.run.attempt.progress import AttemptProgress, RankRestarts, StepTimes
+from rocsteady.run.attempt.progress import AttemptProgress, StepTimes
 
 HEALTHY = Verdict(condition=RunState.HEALTHY, why="", quiet=0.0)
 
@@ -183,27 +183,6 @@ def test_a_step_never_exceeds_its_total() -> None:
     assert total_after(("Epoch 1/4", 3), ("Epoch 1/4", 30), batches=5) == [20, None]
     assert total_after(("Epoch 1/4", 3), batches=0) == [None]  # 4 is not in steps
     assert total_after(("12/100", 350), batches=0) == [None]
-
-
-def test_ranks_that_a_launcher_starts_anew_are_counted_once() -> None:
-    def beats(*pids: int, step: int = 3) -> list[Heartbeat]:
-        return [rank_beat(pid, rank, step) for rank, pid in enumerate(pids)]
-
-    def rank_beat(pid: int, rank: int, step: int) -> Heartbeat:
-        return msgspec.structs.replace(beat(step), pid=pid, rank=rank)
-
-    restarts = RankRestarts()
-    seen = [
-        beats(10, 11),
-        [*beats(10, 11), rank_beat(12, 0, 1)],  # a process that rank 0 has started
-        beats(20, 21, step=0),
-        beats(20)[:1],
-        beats(20, 21),
-        beats(30, 31),
-    ]
-
-    assert [restarts.is_another(each) for each in seen] == [False, False, False, True, False, True]
-    assert restarts.count == 2
 
 
 def test_a_script_that_resumed_by_itself_is_counted_as_the_job() -> None:

@@ -52,7 +52,7 @@ from rocsteady.run.attempt.attempt_end import AttemptEnd, HangEvidence, mark_log
 from rocsteady.run.attempt.gauges import Gauges
 from rocsteady.run.attempt.hang_evidence import hang_evidence
 from rocsteady.run.attempt.injection import HeartbeatCheck, ask_to_save
-from rocsteady.run.attempt.progress import AttemptProgress, LiveProcesses, RankRestarts, StepTimes
+from rocsteady.run.attempt.progress import AttemptProgress, LiveProcesses, StepTimes
 from rocsteady.run.attempt.rank_waits import RankWaitsFile
 from rocsteady.run.attempt.strategy_environment import environment
 from rocsteady.run.attempt.termination import Suspension, end_tree, interrupted_twice, named
@@ -70,7 +70,6 @@ from rocsteady.run.stopwatch import boot_clock
 from rocsteady.store.values import Sample
 from rocsteady.system.child import Start
 from rocsteady.system.child_end import Exit, Stopping
-from rocsteady.wording import plural
 
 LAST_SNAPSHOTS = 3  # before a signal, until one confirms the verdict
 MAX_SNAPSHOTS = 40  # kept; older ones say nothing more
@@ -121,7 +120,7 @@ class Attempt:
             by_log=bool(total.log),
         )
         self._step_times, self._is_place_known = step_times, False
-        self._live_processes, self._rank_restarts = LiveProcesses(), RankRestarts()
+        self._live_processes = LiveProcesses()
         self._suspension = Suspension(options, services.announcer)
         self._unwatched = False  # because of a fault of ours
         self._resumes = False  # the script has told that it does
@@ -288,9 +287,6 @@ class Attempt:
                 self._resumes = True
                 self._on_resumes(resumes)
         living = self._live_processes.among(self._progress.heartbeats)
-        if self._rank_restarts.is_another(living):
-            times = plural(self._rank_restarts.count, "time")
-            self._announcer.say(f"the launcher restarted its ranks itself ({times} so far).")
         tick = Tick(
             at=now,
             boot=boot_clock(),

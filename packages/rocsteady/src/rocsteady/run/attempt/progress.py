@@ -141,25 +141,6 @@ class LiveProcesses:
         return known or beat.ended
 
 
-class RankRestarts:
-    """How often a launcher has started the ranks of one attempt anew, without us."""
-
-    def __init__(self) -> None:
-        self._pids: dict[int, list[int]] = {}  # that made steps as a rank, one after the other
-        self.count = 0
-
-    def is_another(self, alive: Iterable[Heartbeat]) -> bool:
-        """Return whether ranks were seen to train in new processes since the last look."""
-        training = [beat for beat in alive if beat.rank is not None and beat.step]
-        living = {beat.pid for beat in training}
-        for beat in training:
-            pids = self._pids.setdefault(beat.rank or 0, [])
-            if beat.pid not in pids and living.isdisjoint(pids):
-                pids.append(beat.pid)
-        before, self.count = self.count, max([1, *map(len, self._pids.values())]) - 1
-        return self.count > before
-
-
 def _birth(pid: int) -> int | None:
     """Return when a living process was started; None if it has ended or cannot be seen."""
     try:
