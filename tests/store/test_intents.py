@@ -17,7 +17,7 @@ from rocsteady.model import IntentKind
 from rocsteady.store.identity import Identity, is_alive, this_process
 from rocsteady.store.journal import Journal, fate
 from rocsteady.store.location import Place
-from rocsteady.store.values import Fate, Intent, Unfinished
+from rocsteady.store.values import Fate, Intent
 from rocsteady.system.disk_root import DiskRoot
 
 OpenJournal = Callable[..., Journal]
@@ -107,8 +107,8 @@ def test_an_intent_of_another_boot_took_the_machine_down(open_journal: OpenJourn
     after = open_journal(here=here)
     (found,) = after.unfinished()
 
-    assert (found.intent.id, found.fate) == (intent.number, Fate.MACHINE_WENT_DOWN)
-    after.settle(found.intent, "the machine went down")
+    assert (found.id, found.fate) == (intent.number, Fate.MACHINE_WENT_DOWN)
+    after.settle(found, "the machine went down")
     assert after.unfinished() == ()
 
 
@@ -159,7 +159,6 @@ def test_an_open_intent_of_our_own_is_under_way(journal: Journal) -> None:
 
     (found,) = journal.unfinished()
 
-    assert isinstance(found, Unfinished)
     assert found.fate in (Fate.UNDER_WAY, Fate.UNKNOWN)  # unknown on Windows
     intent.end()
     assert journal.unfinished() == ()

@@ -91,7 +91,7 @@ def test_failures_and_what_an_intent_was_for_come_back(journal: Journal) -> None
     journal.flush()
     (left,) = journal.unfinished()
 
-    found = journal.attempt_of(left.intent)
+    found = journal.attempt_of(left)
     assert found is not None
     assert (found[0].name, found[1].number) == ("calm-otter", 1)
     assert journal.story("calm-otter").failures == (named,)

@@ -56,7 +56,7 @@ def check(place: Place, said: list[str]) -> None:
         begun = [int(line[2:]) for line in said if line.startswith("+ ")]
         ended = [int(line[2:]) for line in said if line.startswith("- ")]
         check_last(story.intents, begun, ended)
-        left = [found for found in journal.unfinished() if found.intent.run == run]
+        left = [found for found in journal.unfinished() if found.run == run]
         assert all(found.fate is Fate.KILLED for found in left)
         assert len(left) <= 1
     finally:

@@ -7,19 +7,15 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from rocsteady.model import IntentKind, Observation, ProbeOutcome, Strategy
+from rocsteady.model import Observation, ProbeOutcome, Strategy
 from rocsteady.store.identity import machine_fingerprint, script_fingerprint, this_process
 from rocsteady.store.location import Place
 from rocsteady.store.machine_history import MAX_OBSERVATIONS, Memory, memory_to_read
 from rocsteady.store.values import (
     Deadly,
-    Fate,
     Helped,
-    Intent,
     LearnedRecord,
     Stays,
-    Takedown,
-    Unfinished,
 )
 from rocsteady.system.disk_root import DiskRoot
 
@@ -38,19 +34,17 @@ def test_what_a_script_usually_does_is_remembered_for_this_machine(place: Place)
     again.close()
 
 
-def test_what_took_the_machine_down_is_remembered_once(place: Place) -> None:
-    intent = Intent(
-        id=1, run=1, attempt=1, kind=IntentKind.START, what="attention with an override",
-        machine="m", boot_id="b", process="", at=7.0,
-    )  # fmt: skip
+@pytest.mark.parametrize("what", ["script", "probe", "nothing"])
+def test_what_took_the_machine_down_is_remembered(place: Place, what: str) -> None:
     memory = Memory(place)
-    for _ in range(2):
-        memory.took_down(Unfinished(intent=intent, fate=Fate.MACHINE_WENT_DOWN))
+    if what == "script":
+        memory.killed(Deadly(machine="m", script="s", strategy=Strategy(), command="c", at=1.0))
+    outcome = ProbeOutcome.WENT_DOWN if what == "probe" else ProbeOutcome.HANG
+    memory.observed("m", Observation(probe="p", outcome=outcome, tries=0, seconds=0.0, at=1.0))
     memory.close()
 
-    expected = Takedown(machine="m", boot_id="b", kind=IntentKind.START, what=intent.what, at=7.0)
-    assert memory.takedowns("m") == (expected,)
-    assert memory.takedowns("n") == ()
+    assert memory.has_crashed("m") is (what != "nothing")
+    assert not memory.has_crashed("n")
 
 
 def test_what_helped_and_what_was_deadly_is_remembered_for_script_and_machine(place: Place) -> None:

@@ -111,7 +111,7 @@ def command(  # noqa: PLR0913 - one argument an option
         _tell_takedowns(recover(journal, memory, software))
         memory.flush()
         here = journal.here.machine
-        down, seen = bool(memory.takedowns(here)), memory.observations(here)
+        down, seen = memory.has_crashed(here), memory.observations(here)
         before = KnownBefore(
             machine=machine, screens=machine.gpus.screens, took_down=down, observations=seen
         )

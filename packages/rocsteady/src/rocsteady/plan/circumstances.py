@@ -47,7 +47,7 @@ from rocsteady.store.forecast import due
 from rocsteady.store.identity import script_fingerprint
 from rocsteady.store.journal import Journal
 from rocsteady.store.machine_history import Memory
-from rocsteady.store.values import Fate, RunLine, RunRecord
+from rocsteady.store.values import RunLine, RunRecord
 
 
 class Circumstances(Value, frozen=True, kw_only=True):
@@ -279,7 +279,7 @@ def _under_way_when_it_went_down(
 ) -> list[Strategy]:
     """Return how these scripts ran when the machine went down, if no run has looked back since."""
     try:
-        left = [each.intent for each in journal.unfinished() if each.fate is Fate.MACHINE_WENT_DOWN]
+        left = [each for each in journal.unfinished() if each.crashed_machine]
         found = [journal.attempt_of(intent) for intent in left if intent.kind is IntentKind.START]
     except JournalError:
         return []

@@ -100,14 +100,12 @@ def line_of(probe: Probe | None, observation: Observation) -> ProbeLine:
 def recover(journal: Journal, memory: Memory, software: str) -> tuple[Observation, ...]:
     """Remember which probes crashed the machine: their intents have no outcome."""
     found = []
-    for entry in journal.unfinished():
-        intent = entry.intent
-        if intent.kind is not IntentKind.PROBE or entry.fate is Fate.UNDER_WAY:
+    for intent in journal.unfinished():
+        if intent.kind is not IntentKind.PROBE or intent.fate in (None, Fate.UNDER_WAY):
             continue
-        journal.settle(intent, entry.fate.value, entry.fate)
-        if entry.fate is Fate.MACHINE_WENT_DOWN:
+        journal.settle(intent, intent.fate.value, intent.fate)
+        if intent.crashed_machine:
             observation = _took_down(intent.what, intent.at, software)
-            memory.took_down(entry)
             memory.observed(journal.here.machine, observation)
             found.append(observation)
     return tuple(found)
@@ -115,9 +113,9 @@ def recover(journal: Journal, memory: Memory, software: str) -> tuple[Observatio
 
 def release_probe(journal: Journal) -> None:
     """Record that a probe was interrupted: it did no harm."""
-    for entry in journal.unfinished():
-        if entry.intent.kind is IntentKind.PROBE and entry.intent.process == journal.here.process:
-            journal.settle(entry.intent, "interrupted")
+    for intent in journal.unfinished():
+        if intent.kind is IntentKind.PROBE and intent.process == journal.here.process:
+            journal.settle(intent, "interrupted")
 
 
 def fewer_than_one_in(tries: int) -> int:

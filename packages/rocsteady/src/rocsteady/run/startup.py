@@ -9,31 +9,31 @@ from pathlib import Path
 from rocsteady.model import Decision, IntentKind
 from rocsteady.run.context import Services
 from rocsteady.run.recovery.machine import RunMachine
-from rocsteady.store.values import Fate, Helped, RunRecord, Unfinished
+from rocsteady.store.values import Fate, Helped, RunRecord
 
 
 class Startup:
     """Looks back on what came before a run."""
 
     def __init__(self, services: Services, machine: RunMachine, folder: Path) -> None:
-        self._services, self._machine, self._folder = services, machine, folder
+        self._machine, self._folder = machine, folder
         self._journal, self._announcer = services.journal, services.announcer
 
     def report_unfinished(self) -> None:
         """Report and remember intents without an outcome."""
         for note in self._journal.place.notes:
             self._announcer.say(f"{note}.")
-        for left in self._journal.unfinished():
-            if left.fate not in (Fate.MACHINE_WENT_DOWN, Fate.KILLED):
+        for intent in self._journal.unfinished():
+            if intent.fate not in (Fate.MACHINE_WENT_DOWN, Fate.KILLED):
                 continue
-            intent, crashed = left.intent, left.fate is Fate.MACHINE_WENT_DOWN
-            who = "the machine crashed" if crashed else "rocsteady was killed"
+            who = "the machine crashed" if intent.crashed_machine else "rocsteady was killed"
             is_start = intent.kind is IntentKind.START
             action = intent.what if is_start else f"{intent.kind.value} {intent.what}"
             self._announcer.say(f"{who} while running: {action}.")
-            if crashed:
-                self._remember_death(left)
-            self._journal.settle(intent, left.fate.value, left.fate)
+            attempted = self._journal.attempt_of(intent) if intent.crashed_machine else None
+            if attempted is not None and is_start:
+                self._machine.took_down(*attempted, self._folder)
+            self._journal.settle(intent, intent.fate.value, intent.fate)
 
     def announce(self, first: Decision, offers: Sequence[Helped]) -> None:
         """Announce what helped before, and what is begun with in place of what crashed."""
@@ -45,13 +45,6 @@ class Startup:
             )
         if first.crashed is not None:
             self._announcer.say(f"these settings crashed the machine before. {first.why}")
-
-    def _remember_death(self, left: Unfinished) -> None:
-        if self._services.writable_memory is not None:
-            self._services.writable_memory.took_down(left)
-        attempted = self._journal.attempt_of(left.intent)
-        if attempted is not None and left.intent.kind is IntentKind.START:
-            self._machine.took_down(*attempted, self._folder)
 
 
 def first_attempt(earlier: RunRecord | None) -> int:

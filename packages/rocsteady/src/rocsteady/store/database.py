@@ -54,7 +54,6 @@ from rocsteady.store.values import (
     NamedFailure,
     Observed,
     Run,
-    Takedown,
 )
 from rocsteady.system.root import well_formed
 
@@ -108,9 +107,6 @@ JOURNAL: Schema = (
 MEMORY: Schema = (
     f"""CREATE TABLE learned (script TEXT NOT NULL, machine TEXT NOT NULL, phases TEXT NOT NULL,
             at REAL NOT NULL, PRIMARY KEY (script, machine)) {KEYED}""",
-    f"""CREATE TABLE takedowns (machine TEXT NOT NULL, boot_id TEXT NOT NULL,
-            kind TEXT NOT NULL, what TEXT NOT NULL, at REAL NOT NULL,
-            PRIMARY KEY (machine, boot_id, kind, what)) {KEYED}""",
     f"""CREATE TABLE deadly (machine TEXT NOT NULL, script TEXT NOT NULL,
             strategy TEXT NOT NULL, command TEXT NOT NULL, at REAL NOT NULL,
             PRIMARY KEY (machine, script, strategy)) {KEYED}""",
@@ -307,7 +303,6 @@ TABLES: Mapping[type[Value], str] = {
     Intent: "intents",
     Bucket: "progress",
     LearnedRecord: "learned",
-    Takedown: "takedowns",
     Deadly: "deadly",
     Helped: "helped",
     Observed: "observations",

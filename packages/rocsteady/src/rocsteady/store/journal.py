@@ -54,7 +54,6 @@ from rocsteady.store.values import (
     RunLine,
     RunRecord,
     Sample,
-    Unfinished,
     UnwrittenEntries,
 )
 from rocsteady.store.writer import JournalWriter, sync_folder
@@ -272,12 +271,12 @@ class Journal:
         """Record the outcome of an unfinished intent of the past, once a person was told."""
         self._end_intent(intent.id, outcome, fate)
 
-    def unfinished(self) -> tuple[Unfinished, ...]:
+    def unfinished(self) -> tuple[Intent, ...]:
         """Return the intents without an outcome, oldest first, and why they have none."""
         with self._reader() as connection:
             where = "WHERE outcome IS NULL ORDER BY id"
             intents = select(connection, Intent, where) if connection else ()
-        return tuple(Unfinished(intent=each, fate=fate(each, self.here)) for each in intents)
+        return tuple(msgspec.structs.replace(each, fate=fate(each, self.here)) for each in intents)
 
     def runs(self) -> tuple[RunLine, ...]:
         with self._reader() as connection:

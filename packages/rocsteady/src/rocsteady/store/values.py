@@ -162,7 +162,7 @@ class Intent(Value, frozen=True, kw_only=True):
     at: float
     outcome: str | None = None  # for people
     ended: float | None = None
-    fate: Fate | None = None  # what was found out later, as it had no outcome
+    fate: Fate | None = None  # why it has no outcome
 
     @property
     def crashed_machine(self) -> bool:
@@ -218,11 +218,6 @@ class Sample(Value, frozen=True, kw_only=True):
     total: int | None = None
     seconds_in: dict[str, float] = field(default_factory=dict)  # by phase, since the attempt began
     measured: dict[str, float] = field(default_factory=dict)  # since the last sample
-
-
-class Unfinished(Value, frozen=True, kw_only=True):
-    intent: Intent
-    fate: Fate
 
 
 class AttemptCost(Value, frozen=True, kw_only=True):
@@ -307,14 +302,6 @@ class LearnedRecord(Value, frozen=True, kw_only=True):
     script: str
     machine: str
     phases: dict[str, Stays]
-    at: float
-
-
-class Takedown(Value, frozen=True, kw_only=True):
-    machine: str
-    boot_id: str
-    kind: IntentKind
-    what: str
     at: float
 
 
