@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from rocsteady.hangs.judgment.phase_history import PhaseHistory
 from rocsteady.hangs.looking.gpu_counters import read_gpu_counters
 from rocsteady.model import Decision, Next, Outcome, RunOutcome, RunState, Strategy
 from rocsteady.run.attempt.attempt_end import AttemptEnd
@@ -16,7 +15,7 @@ from rocsteady.run.attempt.gauges import GPU_WITHIN, gpu_readings
 from rocsteady.run.job.values import DoneWhen, Job
 from rocsteady.run.recovery.history import history_of
 from rocsteady.run.run_end import RunEnd
-from rocsteady.store.values import Sample
+from rocsteady.store.values import PhaseHistory, Sample
 from rocsteady.system.child_end import Exit
 
 

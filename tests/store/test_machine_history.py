@@ -5,7 +5,7 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from rocsteady.model import Observation, ProbeOutcome, Strategy
 from rocsteady.store.identity import machine_fingerprint, script_fingerprint, this_process
@@ -15,20 +15,27 @@ from rocsteady.store.values import (
     Deadly,
     Helped,
     LearnedRecord,
+    PhaseHistory,
     Stays,
 )
 from rocsteady.system.disk_root import DiskRoot
 
-PHASES = {"data": Stays(longest=0.9, histogram=(0, 3, 2))}
+PHASES = PhaseHistory(
+    phases={"data": Stays(longest=0.9, histogram=(0, 3, 2))}, device_wait=3.0, locked_wait=0.5
+)
 
 
 def test_what_a_script_usually_does_is_remembered_for_this_machine(place: Place) -> None:
     memory = Memory(place, clock=lambda: 5.0)
     memory.learn("script", "machine", PHASES)
+    memory.flush()
+    known = memory.learned("script", "machine")
+    assert known is not None
+    memory.learn("script", "machine", known)  # after an attempt that showed nothing new
     memory.close()
     again = Memory(place)
 
-    learned = LearnedRecord(script="script", machine="machine", phases=PHASES, at=5.0)
+    learned = LearnedRecord(**asdict(PHASES), script="script", machine="machine", at=5.0)
     assert again.learned("script", "machine") == learned
     assert again.learned("script", "another") is None
     again.close()
@@ -83,11 +90,11 @@ def test_a_memory_that_cannot_be_written_is_still_read(place: Place) -> None:
     memory.close()
 
     frozen = Memory(replace(place, memory_writable=False))
-    frozen.learn("script", "machine", {})
+    frozen.learn("script", "machine", PhaseHistory())
 
     learned = frozen.learned("script", "machine")
     assert learned is not None
-    assert learned.phases == PHASES
+    assert learned.phases == PHASES.phases
 
 
 def test_a_broken_memory_is_no_memory(place: Place) -> None:

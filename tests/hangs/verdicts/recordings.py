@@ -22,10 +22,10 @@ import msgspec
 
 from rocsteady.doctor.knowledge.waits import load_waits
 from rocsteady.hangs.judgment.judgment import begin, judge, occupied, withdrawn
-from rocsteady.hangs.judgment.phase_history import PhaseHistory
 from rocsteady.hangs.judgment.verdict import Patience, Verdict
 from rocsteady.hangs.values import Heartbeat, Output, Snapshot, Tick
 from rocsteady.model import Value
+from rocsteady.store.values import PhaseHistory
 
 BEFORE = 2  # ticks before the first snapshot: nothing is decided without one
 _FOLDER = re.compile(rb"(?:/tmp/)?\bc-[a-z0-9_]{8}/")  # of a case, named at random

@@ -14,7 +14,6 @@ import msgspec
 
 from rocsteady.doctor.knowledge.waits import WaitKnowledge, load_waits
 from rocsteady.hangs.judgment.judgment import Pulse, begin, judge
-from rocsteady.hangs.judgment.phase_history import PhaseHistory
 from rocsteady.hangs.judgment.verdict import Patience, Verdict
 from rocsteady.hangs.values import (
     Blocked,
@@ -28,6 +27,7 @@ from rocsteady.hangs.values import (
     WayOut,
 )
 from rocsteady.model import RunState
+from rocsteady.store.values import PhaseHistory
 
 TICK = 0.2
 LOOK_TAKES = 0.3

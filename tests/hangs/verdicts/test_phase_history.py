@@ -8,11 +8,11 @@ import msgspec
 import pytest
 
 from rocsteady.hangs.judgment.judgment import begin, learn
-from rocsteady.hangs.judgment.phase_history import PhaseHistory, merge
+from rocsteady.hangs.judgment.phase_history import merge
 from rocsteady.hangs.judgment.verdict import Patience
 from rocsteady.hangs.proof.stack_frames import place_of
 from rocsteady.hangs.values import Wait
-from rocsteady.store.values import Stays
+from rocsteady.store.values import PhaseHistory, Stays
 from tests.hangs.verdicts.heavy_tails import Tally, run
 from tests.hangs.verdicts.simulate import (
     TRAINER,

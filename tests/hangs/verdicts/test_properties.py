@@ -7,7 +7,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from rocsteady.hangs.judgment.judgment import begin, judge, learn
-from rocsteady.hangs.judgment.phase_history import PhaseHistory, merge
+from rocsteady.hangs.judgment.phase_history import merge
 from rocsteady.hangs.judgment.verdict import Patience
 from rocsteady.hangs.values import (
     Blocked,
@@ -21,6 +21,7 @@ from rocsteady.hangs.values import (
     WayOut,
 )
 from rocsteady.model import RunState
+from rocsteady.store.values import PhaseHistory
 from tests.hangs.verdicts.simulate import TRAINER, known, thread
 
 PATIENCE = Patience()

@@ -14,7 +14,6 @@ import msgspec
 
 from rocsteady.doctor.knowledge.reader import Knowledge
 from rocsteady.doctor.machine.machine import Machine
-from rocsteady.hangs.judgment.phase_history import PhaseHistory
 from rocsteady.hangs.judgment.verdict import Verdict
 from rocsteady.hangs.looking.collect import Collected
 from rocsteady.hangs.values import Heartbeat
@@ -40,6 +39,7 @@ from rocsteady.store.values import (
     Helped,
     Incident,
     NamedFailure,
+    PhaseHistory,
 )
 from rocsteady.system.child_end import Exit
 from tests.run.decisions.histories import STARTED, Case, Ending

@@ -12,7 +12,6 @@ from rocsteady_train.inside import wire
 
 from rocsteady.doctor.knowledge.reader import Knowledge, load_knowledge
 from rocsteady.doctor.knowledge.waits import WaitKnowledge, load_waits
-from rocsteady.hangs.judgment.phase_history import PhaseHistory
 from rocsteady.hangs.judgment.verdict import Verdict
 from rocsteady.model import Strategy, Value
 from rocsteady.run.attempt.injection import Injection
@@ -25,7 +24,7 @@ from rocsteady.run.stop_requests import StopRequests
 from rocsteady.run.telling.announcer import Announcer
 from rocsteady.store.journal import Journal
 from rocsteady.store.machine_history import Memory
-from rocsteady.store.values import Run, RunRecord
+from rocsteady.store.values import PhaseHistory, Run, RunRecord
 from rocsteady.system.child_end import INHERIT_TERMINAL, TerminalUse
 
 if TYPE_CHECKING:  # it imports this module

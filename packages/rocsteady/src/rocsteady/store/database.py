@@ -106,7 +106,8 @@ JOURNAL: Schema = (
 )
 MEMORY: Schema = (
     f"""CREATE TABLE learned (script TEXT NOT NULL, machine TEXT NOT NULL, phases TEXT NOT NULL,
-            at REAL NOT NULL, PRIMARY KEY (script, machine)) {KEYED}""",
+            device_wait REAL NOT NULL, locked_wait REAL NOT NULL, at REAL NOT NULL,
+            PRIMARY KEY (script, machine)) {KEYED}""",
     f"""CREATE TABLE deadly (machine TEXT NOT NULL, script TEXT NOT NULL,
             strategy TEXT NOT NULL, command TEXT NOT NULL, at REAL NOT NULL,
             PRIMARY KEY (machine, script, strategy)) {KEYED}""",

@@ -26,7 +26,7 @@ from rocsteady.store.values import (
     Helped,
     LearnedRecord,
     Observed,
-    Stays,
+    PhaseHistory,
 )
 from rocsteady.store.writer import JournalWriter
 
@@ -49,9 +49,10 @@ class Memory:
     def keeps(self) -> bool:
         return self._writer is not None
 
-    def learn(self, script: str, machine: str, phases: dict[str, Stays]) -> None:
+    def learn(self, script: str, machine: str, learned: PhaseHistory) -> None:
         """Remember what a script usually does, in place of what was known of it."""
-        self._put(LearnedRecord(script=script, machine=machine, phases=phases, at=self._clock()))
+        known = {name: getattr(learned, name) for name in PhaseHistory.__struct_fields__}
+        self._put(LearnedRecord(**known, script=script, machine=machine, at=self._clock()))
 
     def learned(self, script: str, machine: str) -> LearnedRecord | None:
         """Return what a script usually does on a machine, if it was ever seen there."""

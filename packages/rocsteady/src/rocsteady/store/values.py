@@ -298,10 +298,21 @@ class Stays(Value, frozen=True, kw_only=True):
         return 0.0
 
 
-class LearnedRecord(Value, frozen=True, kw_only=True):
+class PhaseHistory(Value, frozen=True, kw_only=True):
+    """What earlier runs of a script on a machine showed; the memory keeps it."""
+
+    phases: dict[str, Stays] = field(default_factory=dict)
+    device_wait: float = 0.0  # the longest known device wait that ended, in seconds
+    locked_wait: float = 0.0  # the longest time that all seemed stuck in locks, and yet went on
+
+    def of(self, phase: str) -> Stays:
+        """Return what is known of one phase."""
+        return self.phases.get(phase, Stays())
+
+
+class LearnedRecord(PhaseHistory, frozen=True, kw_only=True):
     script: str
     machine: str
-    phases: dict[str, Stays]
     at: float
 
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from datetime import timedelta
 
-from rocsteady.hangs.judgment.phase_history import PhaseHistory, stays_in_phase
+from rocsteady.hangs.judgment.phase_history import stays_in_phase
 from rocsteady.hangs.judgment.verdict import Patience
 from rocsteady.hangs.values import Heartbeat, trainers
 from rocsteady.model import Value
+from rocsteady.store.values import PhaseHistory
 
 SELDOM = frozenset({"starting", "checkpoint", "compile", "evaluate"})
 EARLIER = timedelta(seconds=3.3)  # snapshots over 3 s must fit between suspicion and verdict

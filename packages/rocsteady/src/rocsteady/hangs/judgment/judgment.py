@@ -15,7 +15,7 @@ import msgspec
 from rocsteady.doctor.knowledge.waits import WaitKnowledge
 from rocsteady.hangs.judgment.blame import blame, rank_records
 from rocsteady.hangs.judgment.budgets import Budgets, LongestWaits, budgets
-from rocsteady.hangs.judgment.phase_history import PhaseHistory, from_heartbeats
+from rocsteady.hangs.judgment.phase_history import from_heartbeats
 from rocsteady.hangs.judgment.snapshot_reading import HELD, Reading, moved, read
 from rocsteady.hangs.judgment.verdict import Patience, Verdict
 from rocsteady.hangs.looking.snapshot import in_native_code, is_in_native_code
@@ -31,6 +31,7 @@ from rocsteady.hangs.values import (
     world_size,
 )
 from rocsteady.model import Blame, RankRecord, RunState, Value
+from rocsteady.store.values import PhaseHistory
 from rocsteady.wording import duration
 
 SUSPENDED = 1.0  # seconds that the boot clock may run ahead before the machine must have slept

@@ -5,23 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from itertools import zip_longest
 
-import msgspec
-
 from rocsteady.hangs.values import Heartbeat
-from rocsteady.model import Value
-from rocsteady.store.values import Stays
-
-
-class PhaseHistory(Value, frozen=True, kw_only=True):
-    """What earlier runs of a script on a machine showed; the journal keeps it."""
-
-    phases: dict[str, Stays] = msgspec.field(default_factory=dict)
-    device_wait: float = 0.0  # the longest known device wait that ended, in seconds
-    locked_wait: float = 0.0  # the longest time that all seemed stuck in locks, and yet went on
-
-    def of(self, phase: str) -> Stays:
-        """Return what is known of one phase."""
-        return self.phases.get(phase, Stays())
+from rocsteady.store.values import PhaseHistory, Stays
 
 
 def stays_in_phase(heartbeat: Heartbeat) -> Stays:

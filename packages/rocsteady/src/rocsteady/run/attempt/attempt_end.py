@@ -16,13 +16,12 @@ from rocsteady.hangs.heartbeat_pages import (
     RaisedException,
     SavedFiles,
 )
-from rocsteady.hangs.judgment.phase_history import PhaseHistory
 from rocsteady.hangs.judgment.verdict import Verdict
 from rocsteady.hangs.looking.collect import Collected
 from rocsteady.hangs.looking.process_tree import Members
 from rocsteady.hangs.values import Heartbeat, Snapshot
 from rocsteady.model import Blame, Outcome, Value, has_failed
-from rocsteady.store.values import AttemptResult
+from rocsteady.store.values import AttemptResult, PhaseHistory
 from rocsteady.system.child_end import Exit
 from rocsteady.system.logfile import timestamp
 

@@ -6,7 +6,6 @@ import time
 
 import msgspec
 
-from rocsteady.hangs.judgment import phase_history
 from rocsteady.model import Decision, Failure, Outcome, Strategy
 from rocsteady.run.attempt.attempt_end import AttemptEnd
 from rocsteady.run.recovery.history import History
@@ -21,11 +20,10 @@ from rocsteady.store.values import (
     Event,
     Incident,
     NamedFailure,
+    PhaseHistory,
     Run,
-    Stays,
 )
 
-DEVICE_WAIT, LOCKED_WAIT = "(device wait)", "(locked wait)"  # kept like phases
 LASTS = 3.0  # seconds that a disk may be busy
 
 
@@ -130,7 +128,8 @@ class JournalRecords:
                     blame=end.found.blame,
                 )
             )
-        self._learn(end.learned)
+        if self._memory is not None and end.learned.phases:
+            self._memory.learn(self._script, machine_fingerprint(), end.learned)
 
     def failed(self, number: int, failure: Failure, evidence: str) -> None:
         """Write down why it ended."""
@@ -150,21 +149,6 @@ class JournalRecords:
             DecisionRecord(run=self._run.id, attempt=number, decision=decision, at=time.time())
         )
 
-    def learned(self) -> phase_history.PhaseHistory | None:
+    def learned(self) -> PhaseHistory | None:
         """Return what earlier runs of this script on this machine showed."""
-        stored = self._memory.learned(self._script, machine_fingerprint()) if self._memory else None
-        if stored is None:
-            return None
-        phases = dict(stored.phases)
-        return phase_history.PhaseHistory(
-            device_wait=phases.pop(DEVICE_WAIT, Stays()).longest,
-            locked_wait=phases.pop(LOCKED_WAIT, Stays()).longest,
-            phases=phases,
-        )
-
-    def _learn(self, learned: phase_history.PhaseHistory) -> None:
-        if self._memory is None or not learned.phases:
-            return
-        waits = {DEVICE_WAIT: learned.device_wait, LOCKED_WAIT: learned.locked_wait}
-        longest = {name: Stays(longest=wait) for name, wait in waits.items() if wait}
-        self._memory.learn(self._script, machine_fingerprint(), {**learned.phases, **longest})
+        return self._memory.learned(self._script, machine_fingerprint()) if self._memory else None
