@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 from supervised import Project, until
+from torch_stand_in import stand_in_torch
 
 pytestmark = pytest.mark.slow  # real runs, some seconds each
 
@@ -165,6 +166,35 @@ def test_a_run_whose_journal_cannot_be_written_is_still_restarted(
     assert ended.code == 0, ended.err
     assert ended.out.endswith("DONE\n")
     assert sum("cannot be written" in line for line in ended.said) == 1, ended.err
+
+
+def test_a_hang_on_a_full_disk_is_ended_and_the_disk_reported_once(
+    project: Project, small_disk: Path
+) -> None:
+    project.environment["PYTHONPATH"] = stand_in_torch(project)
+    child = project.start(
+        *("--max-attempts", "1", "--", sys.executable),
+        project.script("""
+            import os, threading, time
+            from torch.optim import optimizer
+            while not os.path.exists("full"):
+                optimizer.step()
+                print("step", flush=True)
+                time.sleep(0.02)
+            lock = threading.Lock()
+            lock.acquire()
+            lock.acquire()
+        """),
+    )
+    until(lambda: project.log().count("step") > 60)
+
+    fill(small_disk)
+    (project.folder / "full").touch()
+    ended = project.ended(child, within=90)
+
+    assert (ended.code, len(ended.lines("hung"))) == (76, 1), ended.err
+    assert "deadlocked" in ended.lines("hung")[0]
+    assert sum("disk is full" in line for line in ended.said) == 1, ended.err
 
 
 def test_a_journal_whose_disk_hangs_does_not_end_the_run(

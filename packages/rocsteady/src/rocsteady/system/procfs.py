@@ -149,12 +149,19 @@ def link(path: str) -> str:
 
 def descriptors(pid: int) -> dict[int, str]:
     """Return what each descriptor of a process is: ``pipe:[7]``, ``socket:[9]``, a path."""
-    folder = f"{PROC}/{pid}/fd"
+    return links(f"{PROC}/{pid}/fd")
+
+
+def links(folder: str) -> dict[int, str]:
+    """Return where the numbered links of a folder lead; those that are gone by then are left out.
+
+    Raises PermissionError if that is a secret.
+    """
     found = {}
     for number in numbers(folder):
         try:
             found[number] = link(f"{folder}/{number}")
-        except OSError:
+        except (FileNotFoundError, ProcessLookupError):
             continue
     return found
 

@@ -258,7 +258,7 @@ def _restarts(pid: int, tid: int, *, signalled: bool = False) -> bool:
     if call not in (Call.READ, Call.DEVICE):
         return call in syscalls.RESTARTING
     descriptor = int(words[1], 16) & 0x7FFFFFFF
-    kind = procfs.link(f"{procfs.PROC}/{pid}/fd/{descriptor}")
+    kind = procfs.link(f"{procfs.PROC}/{pid}/task/{tid}/fd/{descriptor}")
     if call is Call.DEVICE:
         return kind.startswith(DEVICES)
     if kind.startswith("socket:"):

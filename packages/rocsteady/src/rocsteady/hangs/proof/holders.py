@@ -9,15 +9,17 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import math
 import os
 import re
 import socket
 import struct
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
 
+from rocsteady.hangs.proof.open_files import EVENT, OpenFiles, information, open_files
 from rocsteady.system import procfs
 
 READ_ONLY, WRITE_ONLY, ACCESS = 0, 1, 3  # as in open(2)
@@ -30,7 +32,6 @@ DELETED = " (deleted)"  # of a path: by this name, but a link of the file may ha
 # others, who may also open it by /proc/PID/fd.
 FOR_OTHERS = ("/SYSV", "/memfd:")
 NAMELESS = ("/dev/zero (deleted)", "[anon_shmem:")  # never had a link
-EVENT = "anon_inode:[eventfd]"
 # Whoever has one of the first may have told the kernel to signal an eventfd: of an io_uring, of a
 # virtual machine, of a network card. Of these, the second are known not to, or not to be used so:
 # a syncobj of /dev/dri can, but ROCm waits for the GPU by ioctls of /dev/kfd (libhsakmt).
@@ -60,20 +61,25 @@ _REQUEST = struct.Struct("=BBHIIIII")
 _MESSAGE = struct.Struct("=BBBBIII")  # family, type, state, pad, inode, cookie
 _ATTRIBUTE = struct.Struct("=HH")
 _TIME = struct.Struct("@ll")
+_CREDENTIALS = struct.Struct("=iii")
 _IPV4_IN_IPV6 = "0000000000000000FFFF0000"
 
 
 class Descriptors:
-    """The descriptors of all processes of a tree."""
+    """What all processes of a tree hold open."""
 
     def __init__(self, pids: Sequence[int]) -> None:
         self._pids = tuple(pids)
-        self._by_process: dict[int, dict[int, str]] = {}
-        self._named_events: dict[int, list[tuple[int, str]]] = {}
+        self._files: dict[int, OpenFiles] = {}
+        self._named_events: dict[int, list[tuple[str, str]]] = {}
 
     def kind(self, pid: int, number: int) -> str:
         """Return what a descriptor is: ``pipe:[7]``, a path; "" if it is not known."""
-        return self._of(pid).get(number, "")
+        return self._of(pid).kinds.get(f"fd/{number}", "")
+
+    def is_apart(self, pid: int, tid: int) -> bool:
+        """Whether the numbers of a thread's descriptors stand for something else."""
+        return tid in self._of(pid).apart
 
     def targets(self, pid: int, number: int) -> list[int]:
         """Return the descriptors that an epoll watches. Raises OSError if they cannot be read."""
@@ -85,30 +91,56 @@ class Descriptors:
                 raise FileNotFoundError(target)
         return [target for target, _ in targets[:MAX_WATCHED]]
 
-    def holders(self, kind: str) -> set[int]:
-        """Return the processes of the tree that hold a pipe or socket."""
-        return {pid for pid, _ in self._holders.get(kind, ())}
+    def holders(self, kind: str, other_end: str = "") -> set[int]:
+        """Return the processes of the tree that hold a pipe or socket, or may."""
+        seen = {pid for pid, _ in self._holders.get(kind, ())}
+        return seen | self._hidden_since(kind, other_end)
 
     def pipe_holders(self, kind: str, *, reading: bool) -> set[int]:
-        """Return who holds the wanted end of a pipe."""
+        """Return who holds the wanted end of a pipe, or may."""
         other = WRITE_ONLY if reading else READ_ONLY
-        return {
-            pid
-            for pid, number in self._holders.get(kind, ())
-            if _access(pid, number) not in (other, None)
-        }
+        seen = {pid for pid, at in self._holders.get(kind, ()) if _access(pid, at) != other}
+        return seen | self._hidden_since(kind)
+
+    def submitted(self, pids: Collection[int]) -> bool:
+        """Whether one of these has given something to the kernel that is not done yet."""
+        return any(self._of(pid).submitted for pid in pids)
+
+    def connections(self) -> Iterator[tuple[int, int, str]]:
+        """Yield the connected unix sockets of the tree: process, descriptor, the other end."""
+        for kind, places in self._holders.items():
+            peer = self.unix_peer(kind) if kind.startswith("socket:") else ""
+            if peer and peer not in self._holders:
+                yield from ((pid, int(at[3:]), peer) for pid, at in places if at.startswith("fd/"))
+
+    def _hidden_since(self, *kinds: str) -> set[int]:
+        """Return who cannot be looked at and may hold one of these: it has what its parent had.
+
+        So it is younger than one of those that hold it still.
+        """
+        holders = {pid for kind in kinds for pid, _ in self._holders.get(kind, ())}
+        first = min((_start(pid, 0) for pid in holders), default=math.inf) if self._hidden else 0
+        return {pid for pid in self._hidden if holders and _start(pid, math.inf) >= first}
+
+    @cached_property
+    def _hidden(self) -> tuple[int, ...]:
+        return tuple(pid for pid in self._pids if self._of(pid).hidden)
 
     def event(self, pid: int, number: int) -> str:
         """Return the name of an eventfd, the same in all processes; "" if the kernel has none."""
-        return next((name for at, name in self._events(pid) if at == number), "")
+        return next((name for at, name in self._events(pid) if at == f"fd/{number}"), "")
 
     def event_holders(self, name: str) -> set[int]:
-        """Return the processes of the tree that hold an eventfd."""
-        return {pid for pid in self._pids if any(name == each for _, each in self._events(pid))}
+        """Return the processes of the tree that hold an eventfd, or may."""
+        return {
+            pid
+            for pid in self._pids
+            if self._of(pid).hidden or any(name == each for _, each in self._events(pid))
+        }
 
     def signals(self, pid: int) -> str:
         """Return a descriptor by which the kernel may have been told to signal an eventfd."""
-        return next(filter(may_signal, self._of(pid).values()), "")
+        return next(filter(may_signal, self._of(pid).kinds.values()), "")
 
     def unix_peer(self, kind: str) -> str:
         """Return the other end of a unix socket; "" if it has none."""
@@ -122,7 +154,8 @@ class Descriptors:
         """Count the TCP connections of a process that the kernel gets no answer to."""
         if not self._unanswered:
             return 0
-        mine = {_inode(kind) for kind in self._of(pid).values() if kind.startswith("socket:")}
+        kinds = self._of(pid).kinds.values()
+        mine = {_inode(kind) for kind in kinds if kind.startswith("socket:")}
         return len(mine & self._unanswered)
 
     def process_number(self, pid: int, number: int) -> int:
@@ -130,26 +163,23 @@ class Descriptors:
         described = procfs.fields(f"{procfs.PROC}/{pid}/fdinfo/{number}").get("Pid", "")
         return procfs.leading_number(described)
 
-    def _of(self, pid: int) -> dict[int, str]:
-        if pid not in self._by_process:
-            try:
-                self._by_process[pid] = procfs.descriptors(pid)
-            except OSError:
-                self._by_process[pid] = {}
-        return self._by_process[pid]
+    def _of(self, pid: int) -> OpenFiles:
+        if pid not in self._files:
+            self._files[pid] = open_files(pid)
+        return self._files[pid]
 
-    def _events(self, pid: int) -> list[tuple[int, str]]:
+    def _events(self, pid: int) -> list[tuple[str, str]]:
         if pid not in self._named_events:
-            self._named_events[pid] = list(_events(pid, self._of(pid)))
+            self._named_events[pid] = list(_events(pid, self._of(pid).kinds))
         return self._named_events[pid]
 
     @cached_property
-    def _holders(self) -> dict[str, list[tuple[int, int]]]:
-        holders: dict[str, list[tuple[int, int]]] = {}
+    def _holders(self) -> dict[str, list[tuple[int, str]]]:
+        holders: dict[str, list[tuple[int, str]]] = {}
         for pid in self._pids:
-            for number, kind in self._of(pid).items():
+            for place, kind in self._of(pid).kinds.items():
                 if kind.startswith(("pipe:", "socket:")):
-                    holders.setdefault(kind, []).append((pid, number))
+                    holders.setdefault(kind, []).append((pid, place))
         return holders
 
     @cached_property
@@ -189,13 +219,25 @@ class Outsiders:
         self._maps: dict[int, bytes] = {}
         self._opened: dict[int, dict[tuple[int, int], int]] = {}
 
-    def holder(self, kind: str) -> int | None:
-        """Return a process outside that holds this pipe or socket, if there is one."""
-        return self._held.get(kind)
+    def holder(self, *kinds: str) -> int | None:
+        """Return a process outside that holds one of these: pipes, sockets, eventfds."""
+        return next((self._held[kind] for kind in kinds if kind in self._held), None)
 
-    def event_holder(self, name: str) -> int | None:
-        """Return a process outside that holds an eventfd, if there is one."""
-        return self._events.get(name)
+    def stranger(self, connections: Iterable[tuple[int, int, str]]) -> int | None:
+        """Return who outside has a connection to the tree and cannot be looked at.
+
+        It may hold whatever was sent through that. Of what belongs to other users nothing is known.
+        """
+        hidden = {pid for pid, files in self._files.items() if files.hidden}
+        for pid, number, peer in connections if hidden else ():
+            holder = self.holder(peer)
+            if holder is None:
+                holder, user = peer_credentials(pid, number)
+                if holder in self._tree or user not in (_user(), -1):
+                    continue
+            if holder in hidden or holder == 0:
+                return holder
+        return None
 
     def signals(self, pid: int) -> str:
         """Return mapped memory by which the kernel may have been told to signal an eventfd.
@@ -284,10 +326,10 @@ class Outsiders:
         """Return the links of the files that a process has open, of those whose path is gone."""
         if pid not in self._opened:
             self._opened[pid] = {}
-            for number, kind in procfs.descriptors(pid).items():
+            for place, kind in open_files(pid).kinds.items():
                 if kind.endswith(DELETED):
                     with contextlib.suppress(OSError):
-                        about = Path(f"{procfs.PROC}/{pid}/fd/{number}").stat()
+                        about = Path(f"{procfs.PROC}/{pid}/{place}").stat()
                         self._opened[pid][about.st_dev, about.st_ino] = about.st_nlink
         return self._opened[pid]
 
@@ -307,27 +349,19 @@ class Outsiders:
         )
 
     @cached_property
-    def _descriptors(self) -> dict[int, dict[int, str]]:
-        found = {}
-        for pid in self._pids:
-            with contextlib.suppress(OSError):
-                found[pid] = procfs.descriptors(pid)
-        return found
+    def _files(self) -> dict[int, OpenFiles]:
+        return {pid: open_files(pid) for pid in self._pids}
 
     @cached_property
     def _held(self) -> dict[str, int]:
-        return {
-            kind: pid
-            for pid, kinds in self._descriptors.items()
-            for kind in kinds.values()
-            if kind.startswith(("pipe:", "socket:"))
+        held = {
+            name: pid for pid, its in self._files.items() for _, name in _events(pid, its.kinds)
         }
-
-    @cached_property
-    def _events(self) -> dict[str, int]:
-        return {
-            name: pid for pid, kinds in self._descriptors.items() for _, name in _events(pid, kinds)
-        }
+        for pid, files in self._files.items():
+            held |= {
+                kind: pid for kind in files.kinds.values() if kind.startswith(("pipe:", "socket:"))
+            }
+        return held
 
 
 def may_signal(name: str) -> bool:
@@ -335,14 +369,14 @@ def may_signal(name: str) -> bool:
     return name.startswith(SIGNALS) and not name.startswith(SIGNALS_NOT)
 
 
-def _events(pid: int, kinds: dict[int, str]) -> Iterator[tuple[int, str]]:
+def _events(pid: int, kinds: dict[str, str]) -> Iterator[tuple[str, str]]:
     """Yield the eventfds of a process by their names, which Linux 5.2 and later tell."""
-    for number, kind in kinds.items():
+    for place, kind in kinds.items():
         if kind == EVENT:
             with contextlib.suppress(OSError):
-                described = procfs.fields(f"{procfs.PROC}/{pid}/fdinfo/{number}")
+                described = procfs.fields(information(pid, place))
                 if (identity := described.get("eventfd-id", "")).isdecimal():
-                    yield number, f"eventfd {identity}"
+                    yield place, f"eventfd {identity}"
 
 
 def links_below(folder: str, inode: tuple[int, int]) -> int | None:
@@ -395,12 +429,19 @@ def _inode(kind: str) -> int:
     return procfs.leading_number(kind[len("socket:[") :].rstrip("]"))
 
 
-def _access(pid: int, number: int) -> int | None:
+def _access(pid: int, place: str) -> int | None:
+    """Return how a file was opened; None if that is not known."""
     try:
-        flags = procfs.fields(f"{procfs.PROC}/{pid}/fdinfo/{number}").get("flags", "")
-        return int(flags, 8) & ACCESS
+        return int(procfs.fields(information(pid, place)).get("flags", ""), 8) & ACCESS
     except (OSError, ValueError):
         return None
+
+
+def _start(pid: int, unknown: float) -> float:
+    try:
+        return procfs.stat(pid).start
+    except _UNREADABLE:
+        return unknown
 
 
 # Which sockets of this machine are connected to each other, by inode.
@@ -500,8 +541,26 @@ def _aligned(size: int) -> int:
 def own_timeout(pid: int, number: int, *, writing: bool) -> float | None:
     """Return after how many seconds a socket of another process gives up; None: never.
 
-    A timeout that was set on the socket (SO_RCVTIMEO) shows in no file: the socket itself is asked,
-    through a second descriptor of it. Raises OSError where that is not permitted.
+    A timeout that was set on the socket (SO_RCVTIMEO) shows in no file. Raises OSError.
+    """
+    option = socket.SO_SNDTIMEO if writing else socket.SO_RCVTIMEO
+    seconds, microseconds = _asked_socket(pid, number, option, _TIME)
+    return float(seconds + microseconds * 1e-6) or None
+
+
+def peer_credentials(pid: int, number: int) -> tuple[int, int]:
+    """Return process and user that a unix socket was connected to; 0 and -1 if nobody tells."""
+    try:
+        process, user, _ = _asked_socket(pid, number, socket.SO_PEERCRED, _CREDENTIALS)
+    except (OSError, struct.error):
+        return 0, -1
+    return process, user
+
+
+def _asked_socket(pid: int, number: int, option: int, kind: struct.Struct) -> tuple[int, ...]:
+    """Ask a socket of another process, through a second descriptor of it.
+
+    Raises OSError where that is not permitted.
     """
     open_process = getattr(os, "pidfd_open", None)
     if open_process is None:
@@ -515,6 +574,4 @@ def own_timeout(pid: int, number: int, *, writing: bool) -> float | None:
     if descriptor < 0:
         raise OSError(ctypes.get_errno(), "the socket may not be asked")
     with socket.socket(fileno=descriptor) as one:
-        option = socket.SO_SNDTIMEO if writing else socket.SO_RCVTIMEO
-        seconds, microseconds = _TIME.unpack(one.getsockopt(socket.SOL_SOCKET, option, _TIME.size))
-    return float(seconds + microseconds * 1e-6) or None
+        return kind.unpack(one.getsockopt(socket.SOL_SOCKET, option, kind.size))

@@ -11,6 +11,7 @@ from __future__ import annotations
 import struct
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
 
@@ -86,6 +87,8 @@ class Waits:
         arguments = [int(word, 16) for word in words[1:7]]
         number = int(words[0])
         call = syscalls.CALLS.get(number)
+        if call in _OF_DESCRIPTORS and self._descriptors.is_apart(pid, tid):
+            return WORLD
         if call is Call.RESTARTED:  # its arguments are still those of the first call
             number, call = RESTARTED_POLL, _kernel_function(folder)
         return self._decoded(pid, number, call, arguments)
@@ -159,7 +162,7 @@ class Waits:
             if asks_at_once and self._outsiders.in_pythons_data(pid, address):
                 on = GIL
             return Decoded(kind, Blocked(on=on, left=left, whole=command == WAIT, pids=(pid,)))
-        who = self._outsiders.mapper(pid, mapping)
+        who = self._outsiders.mapper(pid, mapping) or self._stranger
         mapped = (each for each in self._parents if self._outsiders.maps(each, mapping))
         blocked = Blocked(
             on=f"shared {on}",
@@ -232,8 +235,7 @@ class Waits:
         """Decode a wait for one descriptor."""
         kind = self._descriptors.kind(pid, number)
         if kind.startswith("pipe:"):
-            holders = self._descriptors.pipe_holders(kind, reading=writing)
-            return self._held(pid, kind, holders, self._outsiders.holder(kind))
+            return self._held(pid, kind, self._descriptors.pipe_holders(kind, reading=writing))
         if kind.startswith("socket:"):
             return self._socket(pid, kind)
         try:
@@ -254,30 +256,24 @@ class Waits:
 
     def _socket(self, pid: int, kind: str) -> Decoded:
         peer = self._descriptors.unix_peer(kind)
-        holders = self._descriptors.holders(peer)
+        holders = self._descriptors.holders(peer, kind)
         if holders:
             # Any other thread of the waiting process could shut its own end down.
-            outsider = self._outsiders.holder(peer) or self._outsiders.holder(kind)
-            return self._held(pid, kind, holders | {pid}, outsider)
+            return self._held(pid, kind, holders | {pid}, peer)
         # A timeout of a TCP connection's own (SO_RCVTIMEO, keepalive) is not read: a way out.
         tcp = self._descriptors.holders(self._descriptors.tcp_peer(kind))
         if tcp:
-            found = self._held(pid, kind, tcp, None)
+            found = self._held(pid, kind, tcp)
             return _with_way_out(found, "it is a TCP connection", WayOut.DESCRIPTOR)
-        return self._held(pid, kind, set(), self._outsiders.holder(peer))
+        return self._held(pid, kind, set(), peer)
 
     def _event(self, pid: int, number: int) -> Decoded:
         """Decode a wait for an eventfd: whoever holds it ends it, or the kernel if told to."""
         name = self._descriptors.event(pid, number)
         if not name:
             return _beyond(Wait.TREE, "an eventfd", "its holders are not known", pids=(pid,))
-        holders = self._descriptors.event_holders(name)
-        found = Decoded(Wait.TREE, Blocked(on=name, pids=tuple(sorted(holders))))
-        outsider = self._outsiders.event_holder(name)
-        if outsider is not None:
-            who = f"process {outsider}, which is not part of the run, holds it"
-            return _with_way_out(found, who, WayOut.DESCRIPTOR)
-        for holder in sorted(holders):
+        found = self._held(pid, name, self._descriptors.event_holders(name))
+        for holder in found.blocked.pids if found.blocked else ():
             try:
                 by = self._descriptors.signals(holder) or self._outsiders.signals(holder)
             except OSError:
@@ -286,19 +282,30 @@ class Waits:
                 return _with_way_out(found, f"the kernel may signal it for {by}", WayOut.DESCRIPTOR)
         return found
 
-    @staticmethod
-    def _held(pid: int, kind: str, holders: set[int], outsider: int | None) -> Decoded:
+    def _held(self, pid: int, kind: str, holders: set[int], peer: str = "") -> Decoded:
         """Decode a wait that the holders of the other end could end."""
         on = _spelled(kind)
-        if not holders:
-            found, who = Decoded(Wait.WORLD, Blocked(on=on)), "its other end is not in the run"
-        else:
-            both = pid in holders and len(holders) > 1  # as after a fork
-            pids = tuple(sorted(holders))
-            found, who = Decoded(Wait.TREE, Blocked(on=on, pids=pids, holds_both=both)), ""
+        outsider = self._outsiders.holder(kind, peer)
         if outsider is not None:
             who = f"process {outsider}, which is not part of the run, holds it"
+        elif self._descriptors.submitted(holders):
+            who = "the kernel may do what was submitted to an io_uring"
+        else:
+            who = self._stranger or ("" if holders else "its other end is not in the run")
+        inherited = pid in holders and len(holders) > 1 and "eventfd" not in kind  # by a fork
+        blocked = Blocked(on=on, pids=tuple(sorted(holders)), holds_both=inherited)
+        found = Decoded(Wait.TREE if holders else Wait.WORLD, blocked)
         return _with_way_out(found, who, WayOut.DESCRIPTOR) if who else found
+
+    @cached_property
+    def _stranger(self) -> str:
+        """Say who outside may hold anything of the run; "" if nobody does."""
+        pid = self._outsiders.stranger(self._descriptors.connections())
+        if pid is None:
+            return ""
+        return (
+            f"process {pid or 'of the same user'} cannot be looked at, and has a socket of the run"
+        )
 
     def _wait_id(self, pid: int, arguments: Arguments) -> Decoded:
         kind, which = arguments[0], int32(arguments[1])
@@ -326,6 +333,10 @@ class Waits:
         return Decoded(Wait.DEVICE) if kind.startswith(DEVICES) else WORLD
 
 
+_OF_DESCRIPTORS = (
+    *(Call.READ, Call.WRITE, Call.POLL, Call.SELECT, Call.EPOLL),
+    *(Call.WAIT_ID, Call.DEVICE, Call.FILE_LOCK),
+)
 _OF_THE_WORLD = (Call.EPOLL, Call.WAIT_ID, Call.FILE_LOCK)  # where what is unreadable is outside
 _SLEEP = Decoded(Wait.SLEEP, Blocked(on="time", left=0.0))
 _PAUSE = Decoded(Wait.SIGNAL, Blocked(on="a signal"))  # handlers are seen elsewhere

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
 import signal
@@ -73,7 +74,6 @@ from rocsteady.system.child_end import Exit, Stopping
 
 LAST_SNAPSHOTS = 3  # before a signal, until one confirms the verdict
 MAX_SNAPSHOTS = 40  # kept; older ones say nothing more
-ASK_JOURNAL_EVERY = 30.0  # seconds, for a kill that it would not write down
 
 
 class Attempt:
@@ -125,7 +125,6 @@ class Attempt:
         self._unwatched = False  # because of a fault of ours
         self._resumes = False  # the script has told that it does
         self._interrupts = 0  # that the script was sent
-        self._kill_after = 0.0  # when the journal is asked again
         self._groups: tuple[GroupMemory, ...] = ()  # that the command is in, as it starts
         self._members = MemberCollector(self._began)
         self._gpu_signs = GpuSigns(self._began)
@@ -380,18 +379,15 @@ class Attempt:
         if self._options.observe:
             return None
         context = self._context
-        if time.monotonic() < self._kill_after:
-            return None
-        number, journal = context.number, self._services.journal
-        try:
-            intent = journal.intend(
-                IntentKind.KILL, f"attempt {number}", run=context.spec.run.id, attempt=number
-            )
-        except NotRecordedError as error:
-            self._kill_after = time.monotonic() + ASK_JOURNAL_EVERY
-            self._announcer.say(f"not stopped yet: the journal is not writable: {error}. Retrying.")
-            return None
-        with intent:
+        intent = None
+        with contextlib.ExitStack() as recorded:
+            # A full disk keeps no hang from being ended: that it is not recorded is said elsewhere.
+            with contextlib.suppress(NotRecordedError):
+                number, run = context.number, context.spec.run.id
+                intent = self._services.journal.intend(
+                    IntentKind.KILL, f"attempt {number}", run=run, attempt=number
+                )
+                recorded.enter_context(intent)
             pids = child.tree()
             found = hang_evidence(
                 context,
@@ -406,7 +402,8 @@ class Attempt:
             )
             self._messages.blamed(found.blame, verdict.blame)
             if not self._job_hang.settled and not self._confirmed(child):
-                intent.end("withdrawn: the run moved")
+                if intent:
+                    intent.end("withdrawn: the run moved")
                 return None
             stopping = self._timing.stopping
             ended = end_tree(child, stopping, signal.SIGKILL, self._services, patience=1)
