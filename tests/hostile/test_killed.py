@@ -1,4 +1,4 @@
-"""When the supervisor, the keeper or both are killed, nothing is left, and the run resumes."""
+"""When supervisor, keeper and guard are killed, nothing is left, and the run comes to its end."""
 
 from __future__ import annotations
 
@@ -7,8 +7,10 @@ import os
 import random
 import signal
 import sqlite3
+import subprocess
 import sys
 import time
+from itertools import combinations
 from pathlib import Path
 
 import pytest
@@ -19,9 +21,11 @@ if os.name == "nt":
 from in_process import count, number
 from supervised import Project, until
 
-KILLS = number(3, 200)
-SEED = 14
-WHOM = ("supervisor", "keeper", "both")
+KILLS = number(7, 100)
+SEED = 46
+ALL = ("supervisor", "keeper", "guard")
+WHOM = [some for size in (1, 2, 3) for some in combinations(ALL, size)]
+LATEST = 3.0  # seconds after the start of the three: most runs are over
 TRAINS = """
     import os, subprocess, sys, time
     for _ in range(2):
@@ -71,35 +75,59 @@ def _kill(*pids: int | None) -> None:
                 os.kill(pid, signal.SIGKILL)
 
 
+def _guarded(project: Project) -> subprocess.Popen[bytes]:
+    """Start a run, and wait until it has all three."""
+    child = project.start("--resume", "never")
+    until(lambda: (_keeper(project) and _guard(project)) or child.poll() is not None)
+    return child
+
+
+def _run_and_kill(
+    project: Project, whom: tuple[str, ...], chance: random.Random
+) -> subprocess.Popen[bytes]:
+    """Start a run, and kill some of its processes at any moment from when they are there."""
+    while True:
+        child = _guarded(project)
+        time.sleep(chance.uniform(0, LATEST))
+        supervisor = child.pid if child.poll() is None else None
+        there = {"supervisor": supervisor, "keeper": _keeper(project), "guard": _guard(project)}
+        if all(there[each] for each in whom):
+            _kill(*chance.sample([there[each] for each in whom], len(whom)))
+            return child
+        assert project.ended(child).code == 0  # it was over before: again
+        project.name += "-again"
+        (project.folder / "last.ckpt").unlink()
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("kill", range(KILLS))
-def test_nothing_is_left_and_the_run_resumes(project: Project, kill: int) -> None:
-    chance = random.Random(SEED * 1000 + kill)  # noqa: S311 - not for secrets
+def test_nothing_is_left_and_the_run_ends(project: Project, kill: int) -> None:
+    if kill == 0:
+        count(f"kills, begun at a load of {os.getloadavg()[0]:.1f}", "to be tried", KILLS)
     whom = WHOM[kill % len(WHOM)]
-    count(f"kills, {whom}", "tried")
+    count(f"kills, {' and '.join(whom)}", "tried")
     project.job(RESUMES, project.script(TRAINS))
-    child = project.start()
-    until(lambda: _trainings(project), why=project.log)
-    time.sleep(chance.uniform(0, 1.0))
+    child = _run_and_kill(project, whom, random.Random(SEED * 1000 + kill))  # noqa: S311 - the same each time
 
-    keeper = _keeper(project)
-    _kill(*{"supervisor": (child.pid,), "keeper": (keeper,), "both": (child.pid, keeper)}[whom])
-
-    if whom == "keeper":
+    if "supervisor" not in whom:
         ended = project.ended(child)
-        assert ended.code == 0, ended.err
     else:
         child.wait()
-        until(lambda: not project.processes(), within=10, why=lambda: str(project.processes()))
-        until(lambda: _guard(project) is None, within=5)
-        ended = project.run("--resume", project.name)
-        assert ended.code == 0, ended.err
+        if whom != ALL:  # who is left ends the tree
+            until(lambda: not project.processes(), within=10, why=lambda: str(project.processes()))
+        known = project.line()
+        ended = project.run(*(("--resume", project.name) if known else ()))
+
+    assert ended.code == 0, ended.err
     until(lambda: not project.processes(), within=10, why=lambda: str(project.processes()))
+    until(lambda: _guard(project) is None, within=5)
     assert project.line()["run"]["outcome"] == "done"
     assert (project.folder / "last.ckpt").read_text() == "30"
-    with contextlib.closing(sqlite3.connect(project.folder / ".rocsteady/store.db")) as journal:
-        assert journal.execute("PRAGMA integrity_check").fetchone() == ("ok",)
-    count(f"kills, {whom}", "resumed to done, with nothing left behind")
+    journal = project.folder / ".rocsteady" / "journal.db"
+    assert not list(journal.parent.glob("*broken*"))
+    with contextlib.closing(sqlite3.connect(f"{journal.as_uri()}?mode=ro", uri=True)) as opened:
+        assert opened.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+    count(f"kills, {' and '.join(whom)}", "came to their end, with nothing left behind")
 
 
 @pytest.mark.ci

@@ -47,3 +47,16 @@ def test_a_run_by_module_leaves_the_folder_off_its_path(crowded: Project) -> Non
     ended = crowded.run("--", sys.executable, "elsewhere/train.py")
 
     assert (ended.code, "taken for" in ended.err) == (0, False), ended.err
+
+
+def test_a_folder_on_the_path_of_the_script_is_not_on_ours(project: Project) -> None:
+    for name in ("click", "msgspec", "rich", "platformdirs", "queue", "shlex", "logging"):
+        project.script(TAKEN, f"{name}.py")
+    project.script(SCRIPT, "train.py")
+    project.environment["PYTHONPATH"] = "."
+    project.program = (str(Path(sys.executable).with_name("rocsteady")),)
+
+    here = project.run("--", sys.executable, "-c", "import train")
+    started = project.run("--detach", "--", sys.executable, "-c", "import train", name="other")
+
+    assert (here.code, started.code) == (0, 0), here.err + started.err

@@ -8,6 +8,7 @@ import shutil
 import signal
 import sqlite3
 import sys
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -148,6 +149,60 @@ def test_what_a_run_from_elsewhere_would_start_and_set_is_shown_whole(left: Proj
         assert shown in asked.err
     assert ended.out.splitlines() == ["PLANTED: None None ['--from', 'finish']", "SDMA: 0"]
     assert (ended.code, known.code) == (0, 0), ended.err
+
+
+def write_saved(path: Path) -> None:
+    """Write a file with an optimizer in it, as torch.save does."""
+    path.parent.mkdir()
+    with zipfile.ZipFile(path, "w") as archive:
+        keys = b"X\x05\x00\x00\x00modelX\x0c\x00\x00\x00param_groups."
+        archive.writestr("archive/data.pkl", b"\x80\x02}q\x00(" + keys)
+        archive.writestr("archive/data/0", b"\0" * 64)
+
+
+def test_which_checkpoint_a_script_from_elsewhere_would_read_is_shown(left: Project) -> None:
+    left.script("""
+        import argparse, os, sys
+        parser = argparse.ArgumentParser()
+        parser.add_argument("--resume")
+        given = parser.parse_args()
+        if given.resume and not os.path.exists("finish"):
+            state = torch.load(given.resume)
+            model.load_state_dict(state["model"]); optimizer.load_state_dict(state["optimizer"])
+            step = state["step"]
+        print("began with", *sys.argv[1:])
+    """)
+    write_saved(left.folder / "checkpoints" / "planted.pt")
+    by_somebody_else(left)
+
+    asked = resumed(left)
+    ended = resumed(left, "--yes")
+
+    assert (asked.code, asked.out) == (76, "")
+    assert "resume: resumes with --resume CHECKPOINT (found in train.py:" in asked.err
+    assert "\ncheckpoint: checkpoints/planted.pt\n" in asked.err
+    assert ended.out == "began with --resume checkpoints/planted.pt\n", ended.err
+
+
+def test_no_value_looks_like_another_line_of_what_is_asked_about(left: Project) -> None:
+    forged = "x\n- resume.environment: LD_PRELOAD=./planted.so"
+    left.job(f"""
+        [resume]
+        checkpoints = ["*.txt"]
+        arguments = [{json.dumps(forged)}]
+        environment = {{ FROM = {json.dumps(forged)} }}
+        [notify]
+        command = ["./told.sh", {json.dumps(forged)}]
+    """, "train.py")  # fmt: skip
+
+    asked = left.say("run")
+    shown = [line for line in asked.err.splitlines() if line.startswith(("+ ", "- "))]
+
+    assert asked.code == 2
+    assert [line.split(":")[0] for line in shown] == [
+        "+ command", "+ resume.arguments", "+ resume.environment", "+ resume.checkpoints",
+        "+ notify.command",
+    ]  # fmt: skip
 
 
 def test_how_a_script_from_elsewhere_resumes_is_shown(left: Project) -> None:

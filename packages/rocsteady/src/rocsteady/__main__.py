@@ -1,11 +1,22 @@
 """The program. Its version is told before anything else is loaded."""
 
+import os
 import sys
 
 from rocsteady import __version__
 
-if __name__ == "__main__" and not sys.flags.safe_path:
-    del sys.path[0]  # of `python -m rocsteady`: the folder of somebody's project
+OWN = os.path.dirname(os.path.dirname(__file__))  # noqa: PTH120 - pathlib takes longer
+
+
+def _is_here(folder: str) -> bool:
+    try:
+        return os.path.samefile(folder or ".", ".")  # noqa: PTH121 - no pathlib here
+    except OSError:
+        return False
+
+
+if not _is_here(OWN):  # somebody's project: there by `python -m rocsteady`, or by PYTHONPATH=.
+    sys.path[:] = [each for each in sys.path if not _is_here(each)]
 
 
 def main() -> None:

@@ -6,7 +6,7 @@ import os
 import shlex
 import shutil
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 import click
@@ -57,7 +57,7 @@ def ask_about(file: JobFile, *, yes: bool, typed: Job | None = None) -> None:
     found = doubts(file, typed)
     if found and not yes:
         tell(f"rocsteady: {file.path.name}: {', '.join(doubt.value for doubt in found)}. It says:")
-        tell("\n".join(changes(file)) or file.text)
+        _show(changes(file) or file.text.splitlines())
         if not sys.stdin.isatty():
             own = f" -- {shown_command(typed.command)}" if typed else ""
             allow = f"{click.get_current_context().command_path} --yes{own}"
@@ -83,22 +83,28 @@ def ask_about_run(run: Run, job: Job, folder: Path, journal: Journal, *, yes: bo
     if not yes:
         what = "has no record of this run" if not known else "did not choose all its settings"
         tell(f"rocsteady: {run.name}: this account {what}. Its journal says:")
-        tell("\n".join(_orders(run, job, folder, strategies)))
+        _show(_orders(run, job, folder, strategies))
         not_run = RocsteadyError(f"{run.name} was not started. Read its command, then use --yes.")
         if not sys.stdin.isatty() or not click.confirm("Run it?", err=True):
             raise not_run
     journal.agree(run.name)
 
 
+def _show(orders: Iterable[str]) -> None:
+    """Show what is asked about, a line each: no value can look like another line."""
+    tell("\n".join(order.replace("\n", "\\n") for order in orders))
+
+
 def _orders(run: Run, job: Job, folder: Path, strategies: Sequence[Strategy]) -> Iterator[str]:
     """Spell all that a run starts and sets when it is resumed."""
     yield f"command: {shlex.join(run.command)}"
-    yield f"job: {json_text(run.job).rstrip()}"
+    yield from f"job: {json_text(run.job)}".splitlines()
     for each in strategies:
         yield f"settings: {describe_changes(Strategy(), each)}"
     checkpoints = Checkpoints(job, folder, Path(run.folder), None, run.started)
     if job.resume is None:
         yield f"resume: {checkpoints.method.words}"
+    checkpoints.take_up_written()
     if newest := checkpoints.newest():
         yield f"checkpoint: {newest.path}"
 

@@ -240,6 +240,11 @@ class Checkpoints:
             None,
         )
 
+    def take_up_written(self) -> None:
+        """Go on from what the run has written, where no job file names that. Moves nothing."""
+        if self.method.how is not ResumeSign.UNKNOWN:
+            self._take_up(usable(self._written()))
+
     def _can_prove(self, end: AttemptEnd | None) -> bool:
         """Return whether the script can be watched for reading a checkpoint, and may be told to."""
         if end is None or not self.method.inferred:
