@@ -139,7 +139,7 @@ def command(  # noqa: PLR0913 - one argument an option
         _record(recording, view, knowledge)
         return
     if facts:
-        _show_facts(machine, knowledge, as_json=as_json)
+        _show_facts(machine, as_json=as_json)
         return
     policy = read_policy()
     if policy.path:
@@ -219,14 +219,14 @@ def _refuse_options_before(ctx: click.Context, subcommand: str) -> None:
             ctx.fail(f"options go after {subcommand}: rocsteady doctor {subcommand} --help")
 
 
-def _show_facts(machine: Machine, knowledge: Knowledge, *, as_json: bool) -> None:
+def _show_facts(machine: Machine, *, as_json: bool) -> None:
     from rocsteady.screens.doctor import render_machine  # noqa: PLC0415 - seldom needed
 
     if as_json:
         show_json(machine)
     else:
         width, colour = layout(sys.stdout)
-        show(render_machine(without_secrets(machine), knowledge, width=width, colour=colour))
+        show(render_machine(without_secrets(machine), width=width, colour=colour))
 
 
 def _record(path: Path, view: View, knowledge: Knowledge) -> None:
