@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from enum import Enum
 
 from rocsteady.model import Value
 from rocsteady.plan.estimates import UNKNOWN_SETUP
-from rocsteady.plan.ranking import in_time, too_dear
+from rocsteady.plan.ranking import in_time
 from rocsteady.plan.values import Basis, Option, Plan
-from rocsteady.wording import CENT
 
 HOUR = 3600
 LAST_CALLS = 3  # options whose last moment is a date
@@ -69,19 +67,14 @@ class Change(Enum):
     """What could change so that another option is better."""
 
     PACE = "pace"  # steps a second, below which the first option misses the deadline
-    EARLIER_DEADLINE = "earlier deadline"
-    LATER_DEADLINE = "later deadline"
     PRICE = "price"  # dollars an hour
-    BUDGET = "budget"  # dollars
     ESTIMATE = "estimate"  # steps a second, above which an estimated option is faster
-    TRIAL = "trial"
-    FIX = "fix"
 
 
 class TippingPoint(Value, frozen=True, kw_only=True):
     change: Change
     option: Option
-    threshold: float | None = None  # dollars, steps a second, or a moment
+    threshold: float  # dollars, or steps a second
 
 
 def tipping_points(plan: Plan) -> Iterator[TippingPoint]:
@@ -89,24 +82,15 @@ def tipping_points(plan: Plan) -> Iterator[TippingPoint]:
     if not plan.options:
         return
     first, *others = plan.options
-    found = [
+    faster = [(Change.ESTIMATE, it, _pace_to_be_first(it, first, plan)) for it in others]
+    known = [each for each in faster if each[2] is not None]
+    for change, option, threshold in (
         (Change.PACE, first, _least_pace(first, plan)),
-        (Change.EARLIER_DEADLINE, first, _earliest_deadline(first, plan)),
         (Change.PRICE, first, _highest_price(first, plan)),
-        *[(Change.LATER_DEADLINE, it, _later_deadline(it, first, plan)) for it in others],
-        *[(Change.BUDGET, it, _enough_budget(it, plan)) for it in others],
-        *[(Change.ESTIMATE, it, _pace_to_be_first(it, first, plan)) for it in others],
-    ]
-    most = {Change.LATER_DEADLINE: 1, Change.ESTIMATE: FASTER_ESTIMATES}
-    for change in Change:
-        known = [it for it in found if it[0] is change and it[2] is not None]
-        for _, option, threshold in known[: most.get(change, len(known))]:
+        *known[:FASTER_ESTIMATES],
+    ):
+        if threshold is not None:
             yield TippingPoint(change=change, option=option, threshold=threshold)
-    for option in plan.not_tried:
-        yield TippingPoint(change=Change.TRIAL, option=option)
-    for option in plan.ruled_out:
-        if option.id.startswith(("gpu", "cpu")) and option.rests_on:
-            yield TippingPoint(change=Change.FIX, option=option)
 
 
 def _least_pace(first: Option, plan: Plan) -> float | None:
@@ -117,31 +101,10 @@ def _least_pace(first: Option, plan: Plan) -> float | None:
     return least if 0 < least < first.pace.rate else None
 
 
-def _earliest_deadline(first: Option, plan: Plan) -> float | None:
-    if plan.deadline is None or not (first.finish and in_time(first)):
-        return None
-    return plan.made + first.finish.late
-
-
 def _highest_price(first: Option, plan: Plan) -> float | None:
     if first.price is None or plan.budget is None or first.finish is None:
         return None
     return plan.budget / (max(first.finish.late - by_hand(first), 1.0) / HOUR)
-
-
-def _later_deadline(option: Option, first: Option, plan: Plan) -> float | None:
-    """Return when an option that changes less or costs less, and only lacks time, would do."""
-    gains = bool(first.cost and not option.cost) or bool(first.changes and not option.changes)
-    if plan.deadline is None or not gains or not option.finish or in_time(option):
-        return None
-    return plan.made + option.finish.late
-
-
-def _enough_budget(option: Option, plan: Plan) -> float | None:
-    if not option.cost or not too_dear(option, plan.budget):
-        return None
-    unit = 1 if option.cost[1] >= 1 else CENT
-    return unit * math.ceil(option.cost[1] / unit)
 
 
 def _pace_to_be_first(option: Option, first: Option, plan: Plan) -> float | None:

@@ -70,7 +70,7 @@ def decision_page(plan: Plan, *, now: float, zone: tzinfo | None = None) -> Deci
         PageSection(title="Timeline", heads=("When", "What"), rows=dates),
         PageSection(
             title="What would change the decision",
-            items=tuple(_tipping_point(point, plan, zone) for point in tipping_points(plan)),
+            items=tuple(_tipping_point(point, plan) for point in tipping_points(plan)),
         ),
         PageSection(title="Where the time goes", items=(limits(plan),) if plan.limits else ()),
         PageSection(title="Ruled out", items=tuple(map(_reason, plan.ruled_out))),
@@ -236,9 +236,8 @@ def _first_steps(best: Option) -> Iterator[Todo]:
         yield Todo("After an hour, compare its pace and its end with this page:", (STATUS,))
 
 
-def _tipping_point(point: TippingPoint, plan: Plan, zone: tzinfo | None) -> str:
-    option, number, at = point.option, point.option.number, point.threshold or 0.0
-    moment = full_moment(at, now=plan.made, zone=zone)
+def _tipping_point(point: TippingPoint, plan: Plan) -> str:
+    option, number, at = point.option, point.option.number, point.threshold
     match point.change:
         case Change.PACE:
             expected = rate(option.pace.rate) if option.pace else NO_VALUE
@@ -246,28 +245,18 @@ def _tipping_point(point: TippingPoint, plan: Plan, zone: tzinfo | None) -> str:
                 f"Option {number} misses the deadline if it makes fewer than {rate(at)} steps/s;"
                 f" the plan expects {expected}"
             )
-        case Change.EARLIER_DEADLINE:
-            text = f"A deadline before {moment}: option {number} may then be late"
-        case Change.LATER_DEADLINE:
-            text = f"A deadline after {moment}: option {number} would be on time as well"
         case Change.PRICE:
             now = f"${option.price.dollars:,.2f}" if option.price else NO_VALUE
             text = (
                 f"A price of more than ${at:,.2f} an hour for option {number}, which may then"
                 f" cost more than the budget; the plan has {now}"
             )
-        case Change.BUDGET:
-            text = f"A budget of {money(at)}: it would pay for option {number}"
         case Change.ESTIMATE:
             low, high = (option.pace.low, option.pace.high) if option.pace else (0.0, 0.0)
             text = (
                 f"Option {number} would finish before option {plan.options[0].number} at more than"
                 f" {rate(at)} steps/s; its estimate is {rate(low)} to {rate(high)}"
             )
-        case Change.TRIAL:
-            text = f'A trial of "{option.title}", which was not measured'
-        case _:  # a fix
-            text = f'"{option.title}", if this is fixed: {option.rests_on[0].rstrip(".")}'
     return f"{text}."
 
 
