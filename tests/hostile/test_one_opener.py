@@ -43,7 +43,6 @@ MAY = {
     "run/startup.py": "files of the system",
     "run/recovery/backoff.py": "files of the kernel",
     "run/checkpoints/torch_file.py": "a part of a zip that was opened with care",
-    "doctor/knowledge/check.py": "data that comes with rocsteady, or that the user names",
     "integrations/kernel_faults.py": "a device of the kernel, without blocking",
     "integrations/torchrun_channels.py": "files of the kernel",
     "loop/roll_back.py": "adds to a file of its own",

@@ -1,11 +1,13 @@
-"""What is wrong with the entries of the knowledge base, for those who write them.
+"""What is wrong with the entries, and where: ``python tools/knowledge_check.py [FOLDER]``.
 
-``python -m rocsteady_knowledge check`` prints it, with the file and the line.
+For those who write entries: beside what every start refuses, the rules of the house (length, a full
+stop, an example that holds). Each problem is printed with the file and the line.
 """
 
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -19,6 +21,7 @@ from rocsteady.doctor.knowledge.options import load_other_options
 from rocsteady.doctor.knowledge.reader import DATA, DataFolder, Knowledge, load_knowledge
 from rocsteady.doctor.knowledge.rules import Rule
 from rocsteady.doctor.knowledge.values import Severity
+from rocsteady.errors import KnowledgeError
 from rocsteady.model import Value
 
 TITLE, SUMMARY = 60, 200  # letters
@@ -126,3 +129,17 @@ class _EntryLines:
             at = next(found, start)
             return EntryProblem(file=name, line=at + 1, entry=entry, problem=rest)
         return EntryProblem(file=file, line=0, entry=entry, problem=rest)
+
+
+def main() -> None:
+    """Print the problems; 1: there is one."""
+    try:
+        found = knowledge_problems(*(Path(each).resolve() for each in sys.argv[1:]))
+    except KnowledgeError as error:
+        sys.exit(str(error))
+    sys.stdout.writelines(f"{problem}\n" for problem in found or ["No problems found."])
+    sys.exit(bool(found))
+
+
+if __name__ == "__main__":
+    main()
