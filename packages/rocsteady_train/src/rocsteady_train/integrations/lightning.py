@@ -3,7 +3,7 @@
 ::
 
     checkpoints = ModelCheckpoint(dirpath="checkpoints", every_n_train_steps=100)
-    trainer = Trainer(callbacks=[checkpoints, RocsteadyCallback()], plugins=[KeepTraining()], ...)
+    trainer = Trainer(callbacks=[checkpoints, RocsteadyCallback()], ...)
     trainer.fit(model, ckpt_path=newest_checkpoint("checkpoints"))
 """
 
@@ -22,13 +22,10 @@ from typing import IO, Any
 
 try:
     from lightning.pytorch import Callback
-    from lightning.pytorch.plugins import TorchCheckpointIO
 except ImportError:
     from pytorch_lightning import Callback
-    from pytorch_lightning.plugins import TorchCheckpointIO
 
 from rocsteady_train.checkpoints import integrity as file_integrity
-from rocsteady_train.checkpoints.failed_saves import is_of_storage
 from rocsteady_train.checkpoints.integrity import EVERYTHING, log, newest_whole
 from rocsteady_train.loop import supervisor_link
 
@@ -76,41 +73,6 @@ def step_of(checkpoint: Path) -> int | None:
             if operation.name not in MEMO:
                 break
     return None
-
-
-class KeepTraining(TorchCheckpointIO):
-    """Has a checkpoint that cannot be saved be a warning, and not the training's end.
-
-    Lightning then takes it for saved and would remove the one before, which is the newest there is.
-    So what is to be removed stays until a save has succeeded.
-    """
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._has_failed = False
-        self._to_remove: list[Any] = []
-
-    def save_checkpoint(self, checkpoint: Any, path: Any, storage_options: Any = None) -> None:  # noqa: ANN401 - Lightning's types
-        try:
-            super().save_checkpoint(checkpoint, path, storage_options)
-        except Exception as error:
-            if not is_of_storage(error):
-                raise
-            self._has_failed = True
-            text = "rocsteady: %s could not be saved: %s. The training goes on."
-            log.warning(text, path, error)
-            return
-        self._has_failed = False
-        outdated, self._to_remove = self._to_remove, []
-        for each in outdated:
-            if str(each) != str(path):
-                super().remove_checkpoint(each)
-
-    def remove_checkpoint(self, path: Any) -> None:  # noqa: ANN401 - Lightning's types
-        if self._has_failed:
-            self._to_remove.append(path)
-        else:
-            super().remove_checkpoint(path)
 
 
 class RocsteadyCallback(Callback):
@@ -161,9 +123,7 @@ class RocsteadyCallback(Callback):
         with supervisor_link.saving():
             try:
                 trainer.save_checkpoint(path)
-            except Exception as error:
-                if not is_of_storage(error):
-                    raise
+            except (OSError, RuntimeError) as error:  # torch's writer raises the other
                 text = "rocsteady: step %d could not be saved: %s."
                 log.warning(text, trainer.global_step, error)
         if not path.exists():

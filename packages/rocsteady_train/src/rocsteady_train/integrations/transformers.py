@@ -2,7 +2,7 @@
 
 ::
 
-    trainer = keep_training(Trainer(model, args, callbacks=[RocsteadyCallback()], ...))
+    trainer = Trainer(model, args, callbacks=[RocsteadyCallback()], ...)
     trainer.train(resume_from_checkpoint=newest_checkpoint(args.output_dir))
 """
 
@@ -12,16 +12,14 @@ import contextlib
 import json
 import os
 import re
-import shutil
 import signal
 import threading
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from transformers import TrainerCallback
 
 from rocsteady_train.checkpoints import integrity as file_integrity
-from rocsteady_train.checkpoints.failed_saves import is_of_storage
 from rocsteady_train.checkpoints.folder import ASIDE
 from rocsteady_train.checkpoints.folder_changes import set_aside
 from rocsteady_train.checkpoints.integrity import EVERYTHING, log, newest_whole
@@ -37,7 +35,6 @@ NEEDS = {
     "optimizer.pt": ("scheduler.pt",),
     "optimizer": ("rng_state",),
 }
-TrainerT = TypeVar("TrainerT")
 _NAME = re.compile(r"checkpoint-([0-9]{1,18})")
 _MODEL = re.compile(
     r"(?:model|pytorch_model|adapter_model)[\w.-]*\.(?:safetensors|bin)"
@@ -67,36 +64,6 @@ def what_is_wrong(checkpoint: Path) -> str:
         return f"cannot be read: {error.strerror or error}"
     except (AttributeError, KeyError, TypeError):
         return "has JSON that is not the Trainer's"
-
-
-def keep_training(trainer: TrainerT) -> TrainerT:
-    """Have a checkpoint that cannot be saved or uploaded be a warning, and not the training's end.
-
-    The folder that was begun is removed, so that it does not take the place of a whole one. Errors
-    of the GPU or the script still end the training; so does a failed save with several ranks, for
-    the others may wait for this one.
-    """
-    original = trainer._save_checkpoint  # type: ignore[attr-defined]  # noqa: SLF001 - there is no other place
-
-    def save(*args: Any, **kwargs: Any) -> None:  # noqa: ANN401 - whatever the Trainer has
-        step, alone = trainer.state.global_step, trainer.args.world_size == 1  # type: ignore[attr-defined]
-        folder = Path(trainer.args.output_dir) / f"checkpoint-{step}"  # type: ignore[attr-defined]
-        is_new = not folder.exists()
-        try:
-            original(*args, **kwargs)
-        except Exception as error:
-            if not alone or not is_of_storage(error):
-                raise
-            if whole := not what_is_wrong(folder):
-                what = "was saved, and could not be uploaded or the older ones not removed"
-            else:
-                what = "could not be saved"
-            log.warning("rocsteady: step %d %s: %s. The training goes on.", step, what, error)
-            if is_new and not whole:
-                shutil.rmtree(folder, ignore_errors=True)
-
-    trainer._save_checkpoint = save  # type: ignore[attr-defined]  # noqa: SLF001
-    return trainer
 
 
 class RocsteadyCallback(TrainerCallback):
