@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
-import msgspec
 
 from rocsteady.cli.completion import run_names
 from rocsteady.cli.options import Duration
@@ -20,21 +19,16 @@ from rocsteady.errors import RocsteadyError
 from rocsteady.exit_codes import INTERRUPTED, PERSON_NEEDED
 from rocsteady.model import RunOutcome
 from rocsteady.run.telling.run_watcher import RunWatcher, WatchView, line_of_text
-from rocsteady.screens.screen import layout, show, show_json, tell, without_secrets
+from rocsteady.screens.screen import layout, show, show_json, without_secrets
 from rocsteady.screens.watch import condition, is_moving
 from rocsteady.store.journal import Journal
-from rocsteady.store.redaction import redactor_here
 from rocsteady.store.values import Run
-from rocsteady.system import procfs
-from rocsteady.system.atomic_file import write_whole
 from rocsteady.system.background import ITSELF, start_detached
 from rocsteady.system.terminal import can_fill_screen
 from rocsteady.wording import ahead
 
 if TYPE_CHECKING:
     from rocsteady.doctor.knowledge.values import Step
-    from rocsteady.hangs.inspection import Inspection
-    from rocsteady.report.source_lines import SourceExcerpt
 
 DONE, NOT_DONE = 0, PERSON_NEEDED
 STUCK, NOT_EXAMINED = 1, 3
@@ -59,12 +53,6 @@ POLL_EVERY = 1.0  # seconds, for the end of the run
     metavar="PID",
     help="Inspect a process that was started without rocsteady: is it stuck, and where?",
 )
-@click.option(
-    "--report",
-    type=click.Path(path_type=Path, dir_okay=False),
-    metavar="FILE",
-    help="With --pid: also write a page to send.",
-)
 @click.pass_context
 def command(  # noqa: PLR0913 - one argument an option
     ctx: click.Context,
@@ -74,7 +62,6 @@ def command(  # noqa: PLR0913 - one argument an option
     as_json: bool,
     interval: timedelta,
     pid: int | None,
-    report: Path | None,
 ) -> None:
     """View RUN while it trains: progress, time left, curves, events and the end of its log.
 
@@ -93,11 +80,7 @@ def command(  # noqa: PLR0913 - one argument an option
     if pid is not None:
         if name is not None:
             raise click.UsageError("give a RUN or --pid, not both")
-        if report is not None and report.exists():
-            raise click.UsageError(f"--report {report}: already exists; choose another name")
-        ctx.exit(_inspect(pid, report, as_json=as_json))
-    if report is not None:
-        raise click.UsageError("--report needs --pid; for a run: rocsteady report")
+        ctx.exit(_inspect(pid, as_json=as_json))
     with open_journal(name, running) as journal:
         if journal is None:
             raise nothing_run(name)
@@ -127,18 +110,13 @@ def watch_screen(journal: Journal, name: str, *, ask: bool = False) -> int:
     return app.return_code or 0 if code is None else code
 
 
-def _inspect(pid: int, report: Path | None, *, as_json: bool) -> int:
+def _inspect(pid: int, *, as_json: bool) -> int:
     from rocsteady.doctor.knowledge.failures import load_failures  # noqa: PLC0415 - only for --pid
-    from rocsteady.doctor.knowledge.values import Step  # noqa: PLC0415
     from rocsteady.doctor.knowledge.waits import load_waits  # noqa: PLC0415 - the same
     from rocsteady.failures.hangs import HangRules  # noqa: PLC0415
     from rocsteady.failures.stacks import from_snapshots  # noqa: PLC0415
-    from rocsteady.hangs.inspection import Inspection, ProcessState, inspect  # noqa: PLC0415
-    from rocsteady.report.source_lines import SourceExcerpt  # noqa: PLC0415
-    from rocsteady.screens.inspection import (  # noqa: PLC0415
-        render_inspection,
-        render_inspection_page,
-    )
+    from rocsteady.hangs.inspection import ProcessState, inspect  # noqa: PLC0415
+    from rocsteady.screens.inspection import render_inspection  # noqa: PLC0415
 
     waits = load_waits()
     seen = inspect(pid, waits)
@@ -157,32 +135,7 @@ def _inspect(pid: int, report: Path | None, *, as_json: bool) -> int:
     else:
         width, colour = layout(sys.stdout)
         show(render_inspection(found, steps, width=width, colour=colour))
-    if report is not None:
-        try:
-            sent = (found, steps, _source(pid, found))
-            clean = redactor_here().value(msgspec.to_builtins(sent))
-            page = render_inspection_page(
-                *msgspec.convert(clean, tuple[Inspection, tuple[Step, ...], SourceExcerpt | None])
-            )
-            write_whole(report, page.encode())
-        except OSError as error:
-            raise click.UsageError(f"--report {report}: {error.strerror or error}") from None
-        tell(f"rocsteady: wrote {report}")
     return {ProcessState.STUCK: STUCK, ProcessState.UNSEEN: NOT_EXAMINED}.get(found.state, DONE)
-
-
-def _source(pid: int, found: Inspection) -> SourceExcerpt | None:
-    """Return the lines where a process stands, found from the folder that it is in."""
-    from rocsteady.report.source_lines import script_folders, source_around  # noqa: PLC0415
-    from rocsteady.report.wait_diagram import frame_at  # noqa: PLC0415
-
-    frame = frame_at(found.waiters, found.place)
-    try:
-        folder = Path(procfs.link(f"{procfs.PROC}/{pid}/cwd"))
-    except OSError:
-        return None
-    folders = script_folders(folder, found.command)
-    return source_around(*frame, folders, at=time.time()) if frame else None
 
 
 def _running(journal: Journal) -> str | None:

@@ -1,4 +1,4 @@
-"""The screen and the page of ``rocsteady watch --pid``."""
+"""The screen of ``rocsteady watch --pid``."""
 
 from __future__ import annotations
 
@@ -11,9 +11,7 @@ from rocsteady.hangs.frames import is_users_file, path_of, place_of_frame
 from rocsteady.hangs.inspection import Inspection, ProcessState
 from rocsteady.hangs.proof.stack_frames import has_users_code, own_part
 from rocsteady.hangs.proof.wait_set import Waiter
-from rocsteady.report.pages import render_template
-from rocsteady.report.source_lines import SourceExcerpt
-from rocsteady.report.wait_diagram import spoken, wait_boxes
+from rocsteady.report.wait_diagram import spoken
 from rocsteady.report.wait_diagram import wait_of as object_of
 from rocsteady.screens.screen import Page
 from rocsteady.store.redaction import shown_command
@@ -26,7 +24,6 @@ STYLES = {
     ProcessState.STOPPED: YELLOW,
     ProcessState.UNSEEN: YELLOW,
 }
-TONES = {RED: "bad", YELLOW: "warning", GREEN: "ok"}
 WAITS = (ProcessState.STUCK, ProcessState.WAITING)
 MAX_WAITERS = 8  # threads that are shown
 ELSEWHERE = ("rocsteady report",)  # commands for runs of rocsteady only
@@ -70,30 +67,6 @@ def render_inspection(
     page.line()
     page.paragraph(f"Nothing was changed. {UNSEEN_WITHOUT_HEARTBEAT}", style=DIM)
     return str(page)
-
-
-def render_inspection_page(
-    found: Inspection, advice: Sequence[Step], source: SourceExcerpt | None = None
-) -> str:
-    return render_template(
-        "inspection.html.j2",
-        found=found,
-        place=spoken(found.place),
-        facts=(
-            ("Command", shown_command(found.command)),
-            ("Process", f"{found.pid}, started {duration(found.age)} before this"),
-            ("Processes", f"{found.processes}, {size(found.memory_bytes)} of memory"),
-            ("GPU", found.gpus),
-            ("Inspected", f"from outside, for {duration(found.seconds)}"),
-        ),
-        tone=TONES[STYLES[found.state]],
-        boxes=wait_boxes(found.waiters, found.place) if found.state in WAITS else (),
-        source=source,
-        waiters=[(each, wait_of(each)) for each in shown_waiters(found)],
-        stacks=[(each, stack_of(each)) for each in shown_stacks(found)],
-        to_do=to_do(found, advice),
-        limits=UNSEEN_WITHOUT_HEARTBEAT,
-    )
 
 
 def headline(found: Inspection) -> str:

@@ -2,8 +2,8 @@
 
 A model file is never unpickled: a pickle is a program. So what a truncated or overwritten file
 cannot fake is looked at: the directory at the end of a zip and the checksums of its parts, the
-lengths in a safetensors header. A byte that was flipped inside a tensor of a safetensors file cannot
-be told: that format has no checksum. Of an ONNX file only that it is not empty.
+lengths in a safetensors header. A byte that was flipped inside a tensor of a safetensors file
+cannot be told: that format has no checksum. Of an ONNX file only that it is not empty.
 
 Every function says why a file does not count as whole, as the end of a sentence, or nothing.
 """
