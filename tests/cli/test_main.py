@@ -83,7 +83,6 @@ SURFACE = {
     "stop": {"name"},
     "report": {
         "--bundle",
-        "--follow",
         "--force",
         "--format",
         "--host",

@@ -4,12 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import sys
-import time
 import zipfile
-from collections.abc import Callable
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -27,17 +23,6 @@ for step in range(1, 41):
     time.sleep(0.05)
 raise SystemExit(%d)
 """
-
-
-UNTIL_ENOUGH = """
-import pathlib, time
-step = 0
-while not pathlib.Path("enough").exists():
-    step += 1
-    print(f"step {step} loss 1.0", flush=True)
-    time.sleep(0.05)
-"""
-RELOADS = 'http-equiv="refresh"'
 
 
 def test_a_run_and_its_page(project: Project) -> None:
@@ -81,8 +66,6 @@ def test_a_failed_run_says_what_to_do(project: Project) -> None:
     [
         (("--open", "--format", "markdown"), "--open needs --format html"),
         (("--bundle", "--json"), "--bundle needs --format html"),
-        (("--follow", "--json"), "--follow needs --format html"),
-        (("--follow", "--bundle"), "--follow and --bundle cannot be combined"),
         (("--host", ".", "--format", "markdown"), "--host prints text, or JSON with --json"),
         (("--json", "--format", "html"), "--json and --format html cannot be combined"),
         (("--bundle", "-o", "x.html"), "--bundle writes a zip"),
@@ -101,35 +84,3 @@ def test_what_cannot_be_is_incorrect_usage(
     assert said.code == 2
     assert taken.read_text() == "mine"
     assert why in said.err
-
-
-def test_a_page_is_followed_until_the_run_ends_or_until_interrupted(project: Project) -> None:
-    def has(page: Path, word: str) -> bool:
-        return page.exists() and word in page.read_text(encoding="utf-8")
-
-    def wait_until(is_so: Callable[[], bool]) -> None:
-        end = time.monotonic() + 60
-        while not is_so():
-            assert time.monotonic() < end
-            time.sleep(0.1)
-
-    run = project.start("--", sys.executable, project.script(UNTIL_ENOUGH))
-    wait_until(lambda: bool(project.line()))
-    pages = project.folder / f"rocsteady-{project.name}.html", project.folder / "mine.html"
-    followed = (
-        project.popen("report", "--follow"),
-        project.popen("report", "--follow", "-o", "mine.html"),
-    )
-    wait_until(lambda: all(has(page, RELOADS) for page in pages))
-    followed[1].send_signal(signal.SIGINT)
-    assert project.ended(followed[1]).code == 130
-    assert not has(pages[1], RELOADS)
-
-    first = pages[0].stat().st_mtime_ns
-    wait_until(lambda: pages[0].stat().st_mtime_ns > first)
-    assert has(pages[0], RELOADS)
-    (project.folder / "enough").touch()
-    assert project.ended(run).code == 0
-    assert project.ended(followed[0]).code == 0
-    assert not has(pages[0], RELOADS)
-    assert has(pages[0], 'class="badge ok"')

@@ -12,7 +12,6 @@ from html.parser import HTMLParser
 from io import BytesIO
 from pathlib import Path
 
-import pytest
 from msgspec.structs import replace
 from sample_run import AT, crashed, facts, hang, record, story
 
@@ -66,9 +65,8 @@ class Elements(HTMLParser):
         return [each for _, each in self.seen if each.get(name) == value]
 
 
-@pytest.mark.parametrize("seconds", [None, 5])
-def test_the_page_is_well_formed_and_asks_no_other_host(seconds: int | None) -> None:
-    page = render_page(build_story(facts()), reload_after=seconds)
+def test_the_page_is_well_formed_and_asks_no_other_host() -> None:
+    page = render_page(build_story(facts()))
 
     elements = Elements(page)
     assert sum(name == "script" for name, _ in elements.seen) == 1
@@ -253,14 +251,6 @@ def test_what_is_written_on_a_plot_is_not_stretched_with_it() -> None:
     assert '<span style="left:40.0%" class="x">4 min</span>' in page
     assert '<span style="top:50.0%" class="y">0.5</span>' in page
     assert '<span style="left:48.33%" class="number">1</span>' in page
-
-
-def test_only_a_page_that_is_followed_reloads_itself() -> None:
-    followed = Elements(render_page(story(), reload_after=5))
-    once = Elements(render_page(story()))
-
-    assert [each["content"] for each in followed.attributes("http-equiv", "refresh")] == ["5"]
-    assert once.attributes("http-equiv", "refresh") == []
 
 
 def test_evidence_has_no_raw_escapes(tmp_path: Path) -> None:

@@ -12,7 +12,6 @@ from rocsteady_train.untrusted_file import read_head
 
 from rocsteady.cli.completion import run_names
 from rocsteady.cli.project import find_run, nothing_run, open_journal
-from rocsteady.exit_codes import INTERRUPTED
 from rocsteady.printable import printable
 from rocsteady.report.hosts import job_timeline
 from rocsteady.report.pages import render_markdown, render_page
@@ -26,8 +25,6 @@ from rocsteady.store.values import RunLine
 from rocsteady.system.atomic_file import write_whole
 
 FORMATS = ("text", "html", "markdown", "json")
-REWRITE_EVERY = 5  # seconds, for --follow
-POLL_EVERY = 1.0  # seconds, for the end of the run
 SUFFIXES = {".html": "html", ".htm": "html", ".md": "markdown", ".txt": "text", ".json": "json"}
 
 
@@ -46,9 +43,6 @@ SUFFIXES = {".html": "html", ".htm": "html", ".md": "markdown", ".txt": "text", 
 @click.option("--force", is_flag=True, help="Overwrite the --output file.")
 @click.option("--open", "opens", is_flag=True, help="Write the page and open it in a browser.")
 @click.option(
-    "--follow", is_flag=True, help="Rewrite the page every few seconds until the run ends."
-)
-@click.option(
     "--bundle", "bundled", is_flag=True, help="Write a zip of the page and the redacted evidence."
 )
 @click.option(
@@ -58,9 +52,7 @@ SUFFIXES = {".html": "html", ".htm": "html", ".md": "markdown", ".txt": "text", 
     type=click.Path(exists=True, file_okay=False, path_type=Path),
     help="Folder of a host, or one with a folder for each: what all hosts said, in order.",
 )
-@click.pass_context
 def command(  # noqa: PLR0913 - one argument an option
-    ctx: click.Context,
     *,
     name: str | None,
     wanted: str | None,
@@ -68,7 +60,6 @@ def command(  # noqa: PLR0913 - one argument an option
     output: Path | None,
     force: bool,
     opens: bool,
-    follow: bool,
     bundled: bool,
     hosts: tuple[Path, ...],
 ) -> None:
@@ -77,11 +68,9 @@ def command(  # noqa: PLR0913 - one argument an option
     Every format is redacted and can be sent to others. An html report is a single file that needs
     no network. Without RUN: the last run of this project.
 
-    Exit code: 0, 2 for incorrect usage, or 130 if ^C ended --follow.
+    Exit code: 0, or 2 for incorrect usage.
     """
-    if follow and bundled:
-        raise click.UsageError("--follow and --bundle cannot be combined")
-    page = "--open" if opens else "--follow" if follow else "--bundle" if bundled else ""
+    page = "--open" if opens else "--bundle" if bundled else ""
     if hosts and (page or output or name or wanted not in (None, "text", "json")):
         raise click.UsageError("--host prints text, or JSON with --json, and nothing else")
     wanted = _format(wanted, output, as_json=as_json, page=page)
@@ -99,12 +88,9 @@ def command(  # noqa: PLR0913 - one argument an option
             return
         if wanted == "html":
             target = output or _ours(Path(f"rocsteady-{line.run.name}.html"), force=force)
-            goes_on = follow and line.alive is not False
-            _write(target, _page(journal, line, reloads=goes_on).encode())
+            _write(target, _page(journal, line).encode())
             if opens and not webbrowser.open(target.absolute().as_uri()):
                 tell("rocsteady: could not start a browser")
-            if goes_on and not _follow(journal, line, target):
-                ctx.exit(INTERRUPTED)
             return
         story = read_story(journal, line, now=time.time())
     if wanted == "json" and output is None:
@@ -147,27 +133,8 @@ def _places(folder: Path) -> dict[str, Place]:
     return {each.name: place for each in inside for place in existing_places(each)[:1]}
 
 
-def _page(journal: Journal, line: RunLine, *, reloads: bool = False) -> str:
-    story = read_story(journal, line, now=time.time())
-    return render_page(story, reload_after=REWRITE_EVERY if reloads else None)
-
-
-def _follow(journal: Journal, line: RunLine, target: Path) -> bool:
-    """Rewrite the page until the run ends (True) or ^C; the last one does not reload itself."""
-    tell("rocsteady: following; ^C stops, and the run continues")
-    try:
-        ended = False
-        while not ended:
-            until = time.monotonic() + REWRITE_EVERY
-            while not ended and time.monotonic() < until:
-                time.sleep(POLL_EVERY)
-                line = find_run(journal, line.run.name)
-                ended = line.alive is False
-            _replace(target, _page(journal, line, reloads=not ended).encode())
-    except KeyboardInterrupt:
-        _replace(target, _page(journal, line).encode())
-        return False
-    return True
+def _page(journal: Journal, line: RunLine) -> str:
+    return render_page(read_story(journal, line, now=time.time()))
 
 
 def _format(wanted: str | None, output: Path | None, *, as_json: bool, page: str) -> str:
@@ -219,12 +186,8 @@ def _print(story: Story, wanted: str, output: Path | None) -> None:
 
 
 def _write(target: Path, content: bytes) -> None:
-    _replace(target, content)
-    tell(f"rocsteady: wrote {target}")
-
-
-def _replace(target: Path, content: bytes) -> None:
     try:
         write_whole(target, content)
     except OSError as error:
         raise click.UsageError(f"--output {target}: {error.strerror or error}") from None
+    tell(f"rocsteady: wrote {target}")

@@ -34,9 +34,7 @@ if TYPE_CHECKING:
 ROWS = 500  # of a table, at most; a longer one says what it leaves out
 
 
-def render_page(
-    story: Story, *, reload_after: int | None = None, zone: tzinfo | None = None
-) -> str:
+def render_page(story: Story, *, zone: tzinfo | None = None) -> str:
     of_gpus: dict[str, list[LinePlot]] = {}
     own: list[LinePlot] = []
     for plot in story.plots:
@@ -56,7 +54,6 @@ def render_page(
         events=[(Moment(at=message.at), message.text) for message in story.record.messages],
         zone=zone,
         script=_file("page.js"),
-        reload_after=reload_after,
     )
 
 
