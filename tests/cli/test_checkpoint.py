@@ -74,17 +74,17 @@ def by_two_ranks(root: Path, step: int = 42) -> Path:
     return folder
 
 
-def test_list_and_verify_say_which_are_whole(tmp_path: Path) -> None:
+def test_it_says_which_are_whole(tmp_path: Path) -> None:
     by_two_ranks(tmp_path, 5)
     newer = by_two_ranks(tmp_path, 1200)
     (tmp_path / "other").mkdir()
-    whole = told("verify", tmp_path)
+    whole = told(tmp_path)
     (newer / "rank-1.safetensors").write_bytes(b"x")
 
-    listed, verified = told("list", tmp_path), told("verify", "--json", tmp_path)
+    listed, verified = told(tmp_path), told("--json", tmp_path)
 
     assert (whole.exit_code, whole.output.count("  ok\n")) == (0, 2)
-    assert listed.exit_code == 0
+    assert listed.exit_code == 1
     lines = listed.output.splitlines()
     assert lines[1].split()[0] == "1,200"
     assert re.search(r"broken: has 1 bytes of \d+ in rank-1.safetensors$", lines[1])
@@ -100,17 +100,14 @@ def test_list_and_verify_say_which_are_whole(tmp_path: Path) -> None:
 
 
 def test_where_there_is_nothing_to_verify(tmp_path: Path) -> None:
-    assert str(tmp_path) in told("list", tmp_path).output
-    (tmp_path / "last.pt").touch()
-    assert "rocsteady run" in told("list", tmp_path).output
     ended = subprocess.run(
-        [sys.executable, "-m", "rocsteady", "checkpoint", "verify", str(tmp_path)],
+        [sys.executable, "-m", "rocsteady", "checkpoint", str(tmp_path)],
         capture_output=True,
         text=True,
         check=False,
     )
     gone = subprocess.run(
-        [sys.executable, "-m", "rocsteady", "checkpoint", "list"],
+        [sys.executable, "-m", "rocsteady", "checkpoint"],
         capture_output=True,
         text=True,
         check=False,
@@ -121,6 +118,8 @@ def test_where_there_is_nothing_to_verify(tmp_path: Path) -> None:
         3,
         f"error: no checkpoints of rocsteady_train in {tmp_path}\n",
     )
+    (tmp_path / "last.pt").touch()
+    assert "a script saves itself is not verified" in str(told(tmp_path).exception)
     assert gone.returncode == 2
     assert (
         "checkpoints does not exist. Name the folder that contains the checkpoints." in gone.stderr
@@ -151,7 +150,7 @@ def test_a_plan_that_lies_is_refused(tmp_path: Path, change: dict[str, Any]) -> 
     (checkpoint / "plan.json").write_text(json.dumps(plan))
     seal(checkpoint, 42)
 
-    ended = told("verify", "--json", tmp_path)
+    ended = told("--json", tmp_path)
 
     assert ended.exit_code == 1
     assert json.loads(ended.output)["checkpoints"][0]["wrong"].startswith("has ")

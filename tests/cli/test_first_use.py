@@ -136,8 +136,7 @@ def test_an_unknown_run_is_answered_with_the_closest_and_the_last_is_reported(
         (("run", "--resume", "calm-otter"), "no run named 'calm-otter'"),
         (("run", "--plan", "3", "--", "true"), "no plan for this folder yet"),
         (("report",), "no runs"),
-        (("checkpoint", "list", "nowhere"), "nowhere does not exist"),
-        (("checkpoint", "verify", "nowhere"), "nowhere does not exist"),
+        (("checkpoint", "nowhere"), "nowhere does not exist"),
     ],
 )
 def test_incorrect_usage_is_always_2(cli: Rocsteady, words: tuple[str, ...], says: str) -> None:

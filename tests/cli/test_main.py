@@ -92,8 +92,7 @@ SURFACE = {
         "-o",
         "name",
     },
-    "checkpoint list": {"--json", "folder"},
-    "checkpoint verify": {"--json", "folder"},
+    "checkpoint": {"--json", "folder"},
 }  # fmt: skip
 
 

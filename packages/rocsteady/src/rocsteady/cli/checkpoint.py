@@ -10,7 +10,6 @@ import click
 from rocsteady_train.checkpoints import folder as folders
 from rocsteady_train.checkpoints.folder import BrokenError
 
-from rocsteady.cli.main import CommandGroup
 from rocsteady.colours import GREEN, RED
 from rocsteady.errors import ExaminationError
 from rocsteady.model import Value
@@ -25,7 +24,6 @@ COLUMNS = (
     Column("state", least=LEAST_LAST),
 )
 STATE = 3  # the column
-folder_argument = click.argument("folder", default="checkpoints", type=click.Path(path_type=Path))
 
 
 class Listed(Value, frozen=True, kw_only=True):
@@ -39,38 +37,26 @@ class Listed(Value, frozen=True, kw_only=True):
 NONE = "no checkpoints of rocsteady_train in"
 
 
-@click.group("checkpoint", cls=CommandGroup)
-def command() -> None:
-    """Inspect checkpoints written by rocsteady_train."""
-
-
-@command.command("list")
+@click.command("checkpoint")
+@click.argument("folder", default="checkpoints", type=click.Path(path_type=Path))
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-@folder_argument
-def list_(*, as_json: bool, folder: Path) -> None:
-    """List the checkpoints in FOLDER, newest first.
-
-    Reads every byte to verify each checkpoint.
-
-    Exit code: 0, 2 incorrect usage, 3 could not read them.
-    """
-    _show(folder, _listed(folder), as_json=as_json)
-
-
-@command.command("verify")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-@folder_argument
 @click.pass_context
-def verify(ctx: click.Context, *, as_json: bool, folder: Path) -> None:
-    """Verify every byte of the checkpoints.
+def command(ctx: click.Context, *, folder: Path, as_json: bool) -> None:
+    """List the checkpoints that rocsteady_train wrote to FOLDER, newest first, and verify them.
+
+    Reads every byte of each. Without FOLDER: checkpoints.
 
     Exit code: 0 all are intact, 1 at least one is broken, 2 incorrect usage, 3 could not read them,
     or there are none.
     """
     found = _listed(folder)
     if not found:
-        raise ExaminationError(f"{NONE} {folder}")
-    _show(folder, found, as_json=as_json)
+        more = "; what a script saves itself is not verified" if any(folder.iterdir()) else ""
+        raise ExaminationError(f"{NONE} {folder}{more}")
+    if as_json:
+        show_json({"version": 1, "folder": str(folder), "checkpoints": found})
+    else:
+        _show(found)
     ctx.exit(BROKEN if any(each.wrong for each in found) else WHOLE)
 
 
@@ -99,27 +85,18 @@ def _looked_at(step: int, path: Path) -> Listed:
     )
 
 
-def _show(folder: Path, found: list[Listed], *, as_json: bool) -> None:
-    if as_json:
-        document = {"version": 1, "folder": str(folder), "checkpoints": found}
-        show_json(document)
-        return
+def _show(found: list[Listed]) -> None:
     width, colour = layout(sys.stdout)
     page = Page(width, colour=colour)
-    if not found:
-        page.paragraph(f"{NONE.capitalize()} {folder}.")
-        if any(folder.iterdir()):
-            page.paragraph("What a script saves itself is not verified; rocsteady run finds it.")
-    else:
-        rows = [
-            (
-                f"{each.step:,}",
-                time.strftime("%Y-%m-%d %H:%M", time.localtime(each.written)),
-                "-" if each.bytes is None else written_size(each.bytes),
-                f"broken: {each.wrong}" if each.wrong else "ok",
-            )
-            for each in found
-        ]
-        styles = {(n, STATE): RED if each.wrong else GREEN for n, each in enumerate(found)}
-        page.table(COLUMNS, rows, styles)
+    rows = [
+        (
+            f"{each.step:,}",
+            time.strftime("%Y-%m-%d %H:%M", time.localtime(each.written)),
+            "-" if each.bytes is None else written_size(each.bytes),
+            f"broken: {each.wrong}" if each.wrong else "ok",
+        )
+        for each in found
+    ]
+    styles = {(n, STATE): RED if each.wrong else GREEN for n, each in enumerate(found)}
+    page.table(COLUMNS, rows, styles)
     show(str(page))
