@@ -208,29 +208,6 @@ def test_a_script_that_shows_no_step_has_a_sentence(
     assert read_job(project.folder / FILE).job == Job(command=(sys.executable, "train.py"))
 
 
-@pytest.mark.slow
-def test_what_cannot_be_seen_is_asked(project: Project) -> None:
-    project.script("print('hello')")
-
-    terminal = project.on_terminal(*project.program, "init", "--", sys.executable, "train.py")
-    for question, answer in (
-        ("Total number of optimizer steps", "soon\n"),
-        ("'soon' is not a number", "500\n"),
-        ("Deadline?", "2 moons\n"),
-        ("is not a duration", "36h\n"),
-        ("Budget in dollars", "25\n"),
-    ):
-        terminal.wait_for(question)
-        terminal.type(answer)
-    terminal.wait_for("wrote rocsteady.toml.")
-
-    assert terminal.code() == 0
-    job = read_job(project.folder / FILE).job
-    assert job.total == Total(steps=500)
-    assert job.deadline is not None
-    assert (str(job.deadline.within), job.budget) == ("1 day, 12:00:00", 25.0)
-
-
 @pytest.mark.parametrize(
     ("scripts", "words", "told"),
     [

@@ -225,8 +225,6 @@ def test_a_job_file_says_what_each_line_rests_on(expected: Expected) -> None:
         work=Work(total=Total(log=COUNTER.pattern), why="The script printed step 400/7500."),
         going_on=going_on(tried, ScriptFacts(name="train.py", goes_on=7), UNKNOWN),
         models=("m.pt",),
-        deadline="36h",
-        budget=25.0,
     )
 
     expected(Path(__file__).parent / "expected" / "init.toml", job_text(draft))

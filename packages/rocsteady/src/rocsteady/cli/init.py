@@ -3,16 +3,11 @@
 from __future__ import annotations
 
 import os
-import shlex
 import shutil
-import sys
-from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
-from typing import TypeVar
 
 import click
-from msgspec.structs import replace
 
 from rocsteady.cli.project import find_journal_place
 from rocsteady.doctor.knowledge.reader import load_knowledge
@@ -21,15 +16,14 @@ from rocsteady.errors import RocsteadyError
 from rocsteady.exit_codes import INTERRUPTED
 from rocsteady.model import Strategy
 from rocsteady.plan import saved_plan
-from rocsteady.plan.job_file_text import Draft, Work, going_on, how_much, job_text, seen
+from rocsteady.plan.job_file_text import Draft, going_on, how_much, job_text, seen
 from rocsteady.plan.trials import Bounds, TrialResult, Trials
 from rocsteady.run.checkpoints.resume_detection import ResumeSign, detect_resume
 from rocsteady.run.checkpoints.script_facts import read_facts, script_in, scripts_here
 from rocsteady.run.job import FILE
 from rocsteady.run.job.job_file import parse_job, read_job
-from rocsteady.run.job.quantities import deadline, dollars
 from rocsteady.run.job.trust import trust
-from rocsteady.run.job.values import Job, Total
+from rocsteady.run.job.values import Job
 from rocsteady.screens.job_questions import ask_about_paths, check_command
 from rocsteady.screens.screen import ProgressLine, progress, show, show_json, tell
 from rocsteady.store.machine_history import Memory
@@ -46,7 +40,7 @@ NO_INPUT = "EOFError"
 
 
 @click.command("init", context_settings={"allow_interspersed_args": False})
-@click.option("--yes", is_flag=True, help="Ask no questions; write unknown values as comments.")
+@click.option("--yes", is_flag=True, help="Skip the question about paths outside this folder.")
 @click.option("--force", is_flag=True, help="Overwrite an existing rocsteady.toml.")
 @click.option(
     "--seconds",
@@ -70,16 +64,15 @@ def command(  # noqa: PLR0913 - one argument an option
 ) -> None:
     """Observe a short run of COMMAND and write rocsteady.toml.
 
-    rocsteady init -- python train.py. Without COMMAND, runs the only train*.py or main.py here. On
-    a terminal, asks for what it cannot observe. Writes nothing else to this folder.
+    rocsteady init -- python train.py. Without COMMAND, runs the only train*.py or main.py here.
+    What cannot be observed is a comment in the file. Writes nothing else to this folder.
 
     Exit code: 0 written, 1 the script failed or the file could not be written, 2 incorrect usage,
     130 on ^C.
     """
     folder = Path.cwd()
-    ask = sys.stdin.isatty() and not yes
-    _check_place(folder / FILE, ask=ask, force=force)
-    words = command or ask_command(folder, ask=ask)
+    _check_place(folder / FILE, force=force)
+    words = command or _command_here(folder)
     check_command(words, folder)
     ask_about_paths(words, folder, "short run", yes=yes)
     _say(f"observing {shown_command(words)} for {seconds} s of training.")
@@ -98,7 +91,7 @@ def command(  # noqa: PLR0913 - one argument an option
         if trials.changes:
             _say(f"{trials.changed_in_words()}.")
         failed = _why_not(one)
-        text = "" if failed else _text(words, one, folder, ask=ask)
+        text = "" if failed else _text(words, one, folder)
         if text:
             _write(folder / FILE, text)
     except (KeyboardInterrupt, click.Abort):
@@ -115,13 +108,11 @@ def command(  # noqa: PLR0913 - one argument an option
     _tell(one, "" if as_json else text, resumes=resumes)
 
 
-def _check_place(path: Path, *, ask: bool, force: bool) -> None:
+def _check_place(path: Path, *, force: bool) -> None:
     """Refuse before anything is run, if nothing could be written afterwards."""
     if not os.access(path.parent, os.W_OK | os.X_OK):
         raise RocsteadyError(f"{path.parent} is not writable, so {FILE} cannot be created")
-    if not os.path.lexists(path) or force:
-        return
-    if not ask or not click.confirm(f"{FILE} already exists. Overwrite it?", err=True):
+    if os.path.lexists(path) and not force:
         raise click.UsageError(
             f"{FILE} already exists and was not changed. Use --force to overwrite it."
         )
@@ -156,7 +147,7 @@ def _tell_failure(one: TrialResult, failed: str) -> None:
     _say("next: fix the error and run rocsteady init again. To check the machine: rocsteady doctor")
 
 
-def _text(words: tuple[str, ...], one: TrialResult, folder: Path, *, ask: bool) -> str:
+def _text(words: tuple[str, ...], one: TrialResult, folder: Path) -> str:
     """Put the job file together, and see to it that it can be read."""
     facts = read_facts(script_in(words, folder))
     draft = Draft(
@@ -167,7 +158,7 @@ def _text(words: tuple[str, ...], one: TrialResult, folder: Path, *, ask: bool) 
         going_on=going_on(one, facts, detect_resume(words, folder)),
         models=one.watched.models if one.finished else (),
     )
-    text = job_text(ask_limits(ask_total(draft)) if ask else draft)
+    text = job_text(draft)
     parse_job(text)
     return text
 
@@ -217,13 +208,10 @@ def _say(sentence: str) -> None:
 
 
 PLACES = ("bin/python", "bin/python3", "Scripts/python.exe", "python.exe")
-NAME_ONE = "name a command: rocsteady init -- python train.py"
-
-Answer = TypeVar("Answer")
 
 
-def ask_command(folder: Path, *, ask: bool) -> tuple[str, ...]:
-    """Return what trains here: the one script that looks so, or what a person types."""
+def _command_here(folder: Path) -> tuple[str, ...]:
+    """Return what trains here: the one script that looks so."""
     scripts = scripts_here(folder)
     python = _python(folder)
     if len(scripts) == 1 and python:
@@ -231,55 +219,7 @@ def ask_command(folder: Path, *, ask: bool) -> tuple[str, ...]:
     here = f"{', '.join(scripts)} are here" if scripts else "there is no train*.py and no main.py"
     if len(scripts) == 1:
         here = "no Python environment with torch was found"
-    if not ask:
-        raise click.UsageError(f"{here}; {NAME_ONE}")
-    words = click.prompt(
-        f"{here}. Which command starts the training?", value_proc=shlex.split, err=True
-    )
-    if not words:
-        raise click.UsageError(NAME_ONE)
-    return tuple(words)
-
-
-def ask_total(draft: Draft) -> Draft:
-    if draft.work.total is not None:
-        return draft
-    steps = _ask("Total number of optimizer steps? Press Enter if unknown", _count)
-    if steps is None:
-        return draft
-    work = Work(total=Total(steps=steps), why="Entered by you.", sure=True)
-    return replace(draft, work=work)
-
-
-def ask_limits(draft: Draft) -> Draft:
-    due = _ask(
-        "Deadline? For example 36h after the start, or 2026-11-30 18:00. Press Enter for none", _due
-    )
-    most = _ask("Budget in dollars? Press Enter for none", lambda text: dollars(_count(text)))
-    return replace(draft, deadline=due or "", budget=most)
-
-
-def _ask(question: str, read: Callable[[str], Answer]) -> Answer | None:
-    """Ask until the answer can be read; no answer is one."""
-    while True:
-        typed = click.prompt(question, default="", show_default=False, err=True).strip()
-        if not typed:
-            return None
-        try:
-            return read(typed)
-        except ValueError as error:
-            tell(f"{error}.")
-
-
-def _count(text: str) -> int:
-    if not text.isdecimal() or not int(text):
-        raise ValueError(f"{text!r} is not a number of 1 or more")
-    return int(text)
-
-
-def _due(text: str) -> str:
-    deadline(text)
-    return text
+    raise click.UsageError(f"{here}; name a command: rocsteady init -- python train.py")
 
 
 def _python(folder: Path) -> str:

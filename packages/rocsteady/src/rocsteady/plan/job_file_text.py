@@ -240,6 +240,7 @@ def _saves(result: TrialResult, method: ResumeMethod) -> tuple[tuple[str, ...], 
 
 COMMENT_WIDTH = 96
 GUESS = "A guess; check it. "
+LIMITS = ('deadline = "36h"  # or 2026-11-30T18:00:00', "budget = 25")
 
 
 class Draft(Value, frozen=True, kw_only=True):
@@ -249,8 +250,6 @@ class Draft(Value, frozen=True, kw_only=True):
     work: Work
     going_on: GoingOn
     models: tuple[str, ...] = ()  # that were written when it ended by itself
-    deadline: str = ""  # as a person typed it
-    budget: float | None = None  # dollars
 
 
 def seen(result: TrialResult) -> tuple[str, ...]:
@@ -265,7 +264,7 @@ def job_text(draft: Draft) -> str:
         ),
         f"command = {_list(draft.command)}",
         _total(draft.work),
-        _limits(draft),
+        _comment("Deadline, and budget in dollars:", *LIMITS),
         _resume(draft.going_on),
         _done_when(draft.models),
     ]
@@ -318,13 +317,6 @@ def _of_total(total: Total) -> Iterator[tuple[str, str]]:
     for key, count in (("steps", total.steps), ("epochs", total.epochs)):
         if count is not None:
             yield key, str(count)
-
-
-def _limits(draft: Draft) -> str:
-    due = '# deadline = "36h"  # or 2026-11-30T18:00:00'
-    due = f"deadline = {_text(draft.deadline)}" if draft.deadline else due
-    dollars = "# budget = 25" if draft.budget is None else f"budget = {draft.budget:g}"
-    return "\n".join((_comment("Deadline, and budget in dollars:"), due, dollars))
 
 
 def _resume(going_on: GoingOn) -> str:
