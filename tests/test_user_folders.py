@@ -9,7 +9,6 @@ import platformdirs
 import pytest
 from platformdirs.windows import Windows
 
-from rocsteady.doctor.knowledge.reader import own_folder
 from rocsteady.store.user_folders import config_folder, state_folder
 
 SOURCE = Path(__file__).parents[1] / "packages"
@@ -22,7 +21,6 @@ def test_on_windows_no_folder_is_named_twice(monkeypatch: pytest.MonkeyPatch) ->
     found = {each().as_posix() for each in (config_folder, state_folder)}
 
     assert found == {Path("C:\\Local", "rocsteady").as_posix()}
-    assert own_folder().parent == config_folder()
 
 
 def test_no_other_file_asks_for_a_folder_of_the_user() -> None:

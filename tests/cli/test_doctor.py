@@ -215,23 +215,6 @@ def test_the_knowledge_has_a_version_tables_and_an_upgrade_command(cli: Rocstead
     assert screen.code == 0
 
 
-def test_own_entries_of_the_user_count_and_a_bad_one_is_named(cli: Rocsteady) -> None:
-    own = cli.folder / "config" / "rocsteady" / "knowledge"
-    own.mkdir(parents=True)
-    (own / "bad.toml").write_text("[[rule]]\nid = 'mine'\n")
-    (own / "good.toml").write_text(
-        "[[variable]]\nname = 'LAB_SWITCH'\nread_by = 'us'\nmeaning = 'Ours.'\nsources = ['lab']\n"
-        "[sources.lab]\nowner = 'lab'\nname = 'wiki'\ntitle = 'A page'\ndate = '2026'\n"
-    )
-    environment = dict.fromkeys(("XDG_CONFIG_HOME", "LOCALAPPDATA"), str(cli.folder / "config"))
-
-    report = json.loads(cli("doctor", "--knowledge", "--json", env=environment).out)
-
-    assert report["own"] == 1
-    assert len(report["state"]["notes"]) == 1
-    assert "mine" in report["state"]["notes"][0]
-
-
 def test_shows_the_facts_and_judges_nothing(cli: Rocsteady) -> None:
     told = cli("doctor", "--facts", "--root", cli.machine("rx5700xt-override"))
 

@@ -15,7 +15,7 @@ from rocsteady.cli.completion import rule_names
 from rocsteady.cli.main import CommandGroup
 from rocsteady.cli.options import open_root, python_option, root_option
 from rocsteady.doctor.diagnosis import diagnose, doctors_knowledge
-from rocsteady.doctor.knowledge.reader import Knowledge
+from rocsteady.doctor.knowledge.reader import DataFolder, Knowledge
 from rocsteady.doctor.knowledge.state import is_out_of_date
 from rocsteady.doctor.knowledge.values import Severity
 from rocsteady.doctor.machine.machine import Machine, examine
@@ -160,12 +160,11 @@ def command(  # noqa: PLR0913 - one argument an option
 
 
 def _show_knowledge(knowledge: Knowledge, *, as_json: bool) -> None:
-    from rocsteady.doctor.knowledge.reader import installed_data  # noqa: PLC0415
     from rocsteady.doctor.knowledge.report import knowledge_report  # noqa: PLC0415 - seldom needed
     from rocsteady.failures.remedy import load_remedies  # noqa: PLC0415
     from rocsteady.screens.doctor import render_knowledge  # noqa: PLC0415
 
-    data = installed_data()
+    data = DataFolder()
     report = knowledge_report(
         knowledge,
         data,

@@ -30,7 +30,7 @@ from rocsteady.doctor.condition_match import Answers, CannotTell, Match, Matcher
 from rocsteady.doctor.facts import FACTS, GIB, Facts, Scalar, gather
 from rocsteady.doctor.gpu_reports import more_line
 from rocsteady.doctor.knowledge.gpu_names import card_name, describe, gfx_of
-from rocsteady.doctor.knowledge.reader import Knowledge, load_knowledge, own_folder
+from rocsteady.doctor.knowledge.reader import Knowledge, load_knowledge
 from rocsteady.doctor.knowledge.rules import PLACEHOLDER, Rule
 from rocsteady.doctor.knowledge.state import knowledge_state
 from rocsteady.doctor.knowledge.values import Confidence, Fix, Need, Severity
@@ -75,7 +75,7 @@ TOPICS: Mapping[str, str] = {
 
 
 def doctors_knowledge() -> Knowledge:
-    return load_knowledge(own=own_folder(), facts=FACTS, checks=CHECKS)
+    return load_knowledge(facts=FACTS, checks=CHECKS)
 
 
 def diagnose(

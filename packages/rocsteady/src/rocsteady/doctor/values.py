@@ -85,8 +85,6 @@ class KnowledgeReport(Value, frozen=True, kw_only=True):
     state: KnowledgeState
     tables: tuple[KnowledgeTable, ...]
     out_of_date: tuple[str, ...] = ()  # "rules: some-rule, last checked 2025-11", the oldest first
-    own: int  # entries of the user's own
-    own_folder: str
     ignored: tuple[str, ...]  # "file: entry: problem" of what this rocsteady does not understand
     upgrade: str  # the command
 

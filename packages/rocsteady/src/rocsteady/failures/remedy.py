@@ -16,7 +16,7 @@ from rocsteady.doctor.condition_match import Matcher
 from rocsteady.doctor.facts import Facts
 from rocsteady.doctor.knowledge.failures import Nature
 from rocsteady.doctor.knowledge.harmful_variables import harmful_variables
-from rocsteady.doctor.knowledge.reader import DataFolder, installed_data
+from rocsteady.doctor.knowledge.reader import DataFolder
 from rocsteady.doctor.knowledge.rules import PLACEHOLDER, Condition, leaves, problems
 from rocsteady.doctor.machine.machine import Machine
 from rocsteady.doctor.machine.torch_build import made_by
@@ -141,16 +141,10 @@ class Remedy(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
 @cache
 def load_remedies(data: DataFolder | None = None) -> Mapping[str, Remedy]:
     """Return every remedy by its id, cheapest first."""
-    data = data or installed_data()
+    data = data or DataFolder()
     harmful = tuple(dict.fromkeys(kind for each in harmful_variables() for kind in each.failures))
     entries = data.entries(data.document("remedies.toml", "remedy"), "remedy", Remedy)
-    remedies = data.with_own(
-        data.named(entries, lambda remedy: remedy.id, "id", _problems),
-        "remedy",
-        lambda it: it.id,
-        Remedy,
-        _problems,
-    )
+    remedies = data.named(entries, lambda remedy: remedy.id, "id", _problems)
     if SAME_AGAIN not in remedies:
         raise KnowledgeError(f"remedies.toml: {SAME_AGAIN}: missing")
     return MappingProxyType(

@@ -251,7 +251,7 @@ def _tipping_point(point: TippingPoint, plan: Plan) -> str:
                 f"A price of more than ${at:,.2f} an hour for option {number}, which may then"
                 f" cost more than the budget; the plan has {now}"
             )
-        case Change.ESTIMATE:
+        case _:  # a faster estimate
             low, high = (option.pace.low, option.pace.high) if option.pace else (0.0, 0.0)
             text = (
                 f"Option {number} would finish before option {plan.options[0].number} at more than"

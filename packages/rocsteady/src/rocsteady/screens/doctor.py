@@ -458,7 +458,6 @@ def render_knowledge(report: KnowledgeReport, *, width: int, colour: bool) -> st
         newest = f"newest source {table.newest_source} ({days} old)" if table.newest_source else ""
         old = f", {table.out_of_date:,} out of date" if table.out_of_date else ""
         page.line(f"{table.name:<{TABLE_LABEL}}{table.entries:>6,}  {newest}{old}".rstrip())
-    page.line(f"{'your own':<{TABLE_LABEL}}{report.own:>6,}  {report.own_folder}")
     newer = "newer than this rocsteady understands" if report.ignored else ""
     page.line(f"{'ignored':<{TABLE_LABEL}}{len(report.ignored):>6,}  {newer}".rstrip())
     page.lines(report.ignored[:IGNORED_SHOWN], indent=2)

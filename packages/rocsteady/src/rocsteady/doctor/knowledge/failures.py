@@ -9,7 +9,7 @@ import re
 from enum import Enum
 from functools import cache
 
-from rocsteady.doctor.knowledge.reader import SLUG, DataFolder, Problems, blanks, installed_data
+from rocsteady.doctor.knowledge.reader import SLUG, DataFolder, Problems, blanks
 from rocsteady.doctor.knowledge.values import Fix, KnowledgeEntry
 from rocsteady.errors import KnowledgeError
 from rocsteady.model import Certainty, FailureKind, Role, Value
@@ -103,14 +103,13 @@ class FailureKnowledge(Value, frozen=True, kw_only=True):
 @cache
 def load_failures(data: DataFolder | None = None) -> FailureKnowledge:
     """Read kinds and signatures."""
-    data = data or installed_data()
-    packaged = data.named(
+    data = data or DataFolder()
+    kinds = data.named(
         data.entries(data.document("failures.toml", "failure"), "failure", KnownFailure),
         lambda kind: kind.id,
         "id",
         _wrong_with_kind,
     )
-    kinds = data.with_own(packaged, "failure", lambda it: it.id, KnownFailure, _wrong_with_kind)
     for needed in (FailureKind.UNKNOWN, FailureKind.SCRIPT_ERROR):
         if needed not in kinds:
             raise KnowledgeError(f"failures.toml: {needed}: missing")
@@ -125,13 +124,7 @@ def load_failures(data: DataFolder | None = None) -> FailureKnowledge:
         for document in data.documents("signatures", "signature")
         for entry in data.entries(document, "signature", Signature)
     )
-    found = data.with_own(
-        data.named(signatures, lambda signature: signature.id, "id", wrong_with),
-        "signature",
-        lambda it: it.id,
-        Signature,
-        wrong_with,
-    )
+    found = data.named(signatures, lambda signature: signature.id, "id", wrong_with)
     return FailureKnowledge(kinds=kinds, signatures=tuple(found.values()))
 
 
@@ -209,12 +202,9 @@ class KnownMessage(KnowledgeEntry, frozen=True, kw_only=True):
 @cache
 def known_messages(data: DataFolder | None = None) -> tuple[KnownMessage, ...]:
     """Read the table."""
-    data = data or installed_data()
+    data = data or DataFolder()
     entries = data.entries(data.document("messages.toml", "message"), "message", KnownMessage)
-    found = data.named(entries, lambda it: it.id, "id", _wrong_with)
-    return tuple(
-        data.with_own(found, "message", lambda it: it.id, KnownMessage, _wrong_with).values()
-    )
+    return tuple(data.named(entries, lambda it: it.id, "id", _wrong_with).values())
 
 
 def _wrong_with(message: KnownMessage) -> Problems:

@@ -1,4 +1,4 @@
-"""Reads the data of ``rocsteady_knowledge``, and the user's own entries.
+"""Reads the data of ``rocsteady_knowledge``.
 
 The data is a package of its own and may be newer than this program. A field, an entry or a table
 that is not understood here is left out and listed in ``DataFolder.ignored``; the others count.
@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from contextlib import contextmanager
 from functools import cached_property
 from importlib.resources import files
 from pathlib import Path
@@ -33,7 +32,6 @@ from rocsteady.doctor.knowledge.rules import PLACEHOLDER, Rule, is_range, leaves
 from rocsteady.doctor.knowledge.values import Area, Fix, Source
 from rocsteady.errors import KnowledgeError
 from rocsteady.model import Value
-from rocsteady.store.user_folders import config_folder
 from rocsteady.toml import parse_toml
 from rocsteady_knowledge import VERSION
 
@@ -41,8 +39,6 @@ DATA = Path(str(files("rocsteady_knowledge"))) / "data"
 SLUG = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 BLANK = re.compile(r"<[A-Za-z][^<>|&;]*>|\.\.\.(?=\s|$)")  # in a command: left to the person
 LOWEST_END = re.compile(r"<(\d+)\.(\d+)")
-OWN_TABLES = ("rule", "variable", "sources", "arch", "release", "index", "failure", "signature",
-              "message", "remedy")  # fmt: skip
 NESTED = {"fix": Fix, "advice": Fix}  # fields that are tables with fields of their own
 
 T = TypeVar("T", bound=Value)
@@ -61,9 +57,7 @@ class Knowledge(Value, frozen=True, kw_only=True):
     indexes: tuple[WheelIndex, ...] = ()
     kernel: str = "0"  # the newest Linux that any entry speaks of
     version: str = VERSION  # of the data package
-    own: int = 0  # rules and variables of the user's own
-    ignored: tuple[str, ...] = ()  # entries of the package, as "file: entry: problem"
-    ignored_own: tuple[str, ...] = ()  # the same of the user's own
+    ignored: tuple[str, ...] = ()  # as "file: entry: problem"
 
     def product(self, device: int | None, revision: int | None) -> Product | None:
         """Return the card with this PCI device; the one with its revision if there is one."""
@@ -106,65 +100,16 @@ class Document(NamedTuple):
 
 
 class DataFolder:
-    """The data below a folder. What is not understood is left out and listed in ``ignored``.
+    """The data below a folder. What is not understood is left out and listed in ``ignored``."""
 
-    ``own`` is a folder with what the user wrote: entries of any kind, in any file. One with the
-    name of an entry of the package replaces it; a bad one leaves the package's in place.
-    """
-
-    def __init__(self, folder: Path = DATA, own: Path | None = None) -> None:
+    def __init__(self, folder: Path = DATA) -> None:
         self.folder = folder
-        self.own_folder = own
-        self.own = 0  # entries of the user's own that count
         self.ignored: list[str] = []  # "file: entry: problem"
-        self.ignored_own: list[str] = []  # the same of the user's own
 
     @cached_property
     def sources(self) -> dict[str, Source]:
         """The sources that entries name."""
-        found = self.source_table(self.document("sources.toml", "sources"))
-        with self._noting_own():
-            for document in self._own_documents:
-                found |= self.source_table(document)
-        return found
-
-    @cached_property
-    def _own_documents(self) -> list[Document]:
-        found = []
-        for path in sorted(self.own_folder.glob("*.toml")) if self.own_folder else ():
-            with self._noting_own():
-                try:
-                    found.append(self.document(path, *OWN_TABLES))
-                except KnowledgeError as error:
-                    self.ignored.append(str(error))
-        return found
-
-    @contextmanager
-    def _noting_own(self) -> Iterator[None]:
-        """List what is ignored meanwhile among the user's own."""
-        self.ignored, before = self.ignored_own, self.ignored
-        try:
-            yield
-        finally:
-            self.ignored_own, self.ignored = self.ignored, before
-
-    def with_own(
-        self,
-        found: Mapping[str, T],
-        table: str,
-        name: Callable[[T], str],
-        kind: type[T],
-        wrong_with: Callable[[T], Problems] = lambda _: (),
-    ) -> dict[str, T]:
-        """Return entries by name, with the good ones of the user's own over or after them."""
-        whole = dict(found)
-        with self._noting_own():
-            for document in self._own_documents:
-                for where, entry in self.entries(document, table, kind):
-                    if self.accepts(where, wrong_with(entry)):
-                        whole[name(entry)] = entry
-                        self.own += 1
-        return whole
+        return self.source_table(self.document("sources.toml", "sources"))
 
     def document(self, path: str | Path, *tables: str) -> Document:
         """Decode a file; a table that nobody reads is ignored with all its entries."""
@@ -249,37 +194,26 @@ class DataFolder:
         return {key: source for key, source in typed.items() if source is not None}
 
 
-def own_folder() -> Path:
-    """Return the folder with the user's own entries: TOML files."""
-    return config_folder() / "knowledge"
-
-
 def load_knowledge(
     folder: Path = DATA,
     *,
-    own: Path | None = None,
     facts: Collection[str] | None = None,
     checks: Collection[str] | None = None,
 ) -> Knowledge:
-    """Read every file below ``folder``, and what the user wrote in ``own``.
+    """Read every file below ``folder``.
 
     ``facts`` and ``checks`` are the names that conditions may use; without them that one thing is
     not validated.
     """
-    data = DataFolder(folder, own)
+    data = DataFolder(folder)
     gpus = data.document("gpus.toml", "arch", "product")
     releases = data.document("wheels.toml", "release", "index")
     kernel = data.document("coverage.toml", "kernel").content.get("kernel", "0")
-
-    def wrong_with_arch(arch: Arch) -> Problems:
-        return unsourced(arch.sources, data.sources)
-
-    arches = data.with_own(
-        data.named(data.entries(gpus, "arch", Arch), lambda it: it.gfx, "gfx", wrong_with_arch),
-        "arch",
+    arches = data.named(
+        data.entries(gpus, "arch", Arch),
         lambda it: it.gfx,
-        Arch,
-        wrong_with_arch,
+        "gfx",
+        lambda it: unsourced(it.sources, data.sources),
     )
     variables = data.named(
         data.entries(data.document("variables.toml", "variable"), "variable", Variable),
@@ -291,14 +225,8 @@ def load_knowledge(
         for document in data.documents("rules", "rule")
         for where, rule in data.entries(document, "rule", Rule)
     ]
-    own_variables = data.with_own({}, "variable", lambda it: it.name, Variable)
-    data.own -= len(own_variables)  # judged below, with the names that they refer to
     known = _References(
-        sources=data.sources,
-        arches=arches,
-        variables={**variables, **own_variables},
-        facts=facts,
-        checks=checks,
+        sources=data.sources, arches=arches, variables=variables, facts=facts, checks=checks
     )
     good_variables = {
         name: variable
@@ -312,42 +240,21 @@ def load_knowledge(
     indexes = data.named(
         data.entries(releases, "index", WheelIndex), lambda it: it.id, "id", known.wrong_with_wheel
     )
-    products = data.listed(data.entries(gpus, "product", Product), known.wrong_with_product)
-    whole = Knowledge(
-        rules=data.with_own(good_rules, "rule", lambda it: it.id, Rule, known.wrong_with),
+    return Knowledge(
+        rules=good_rules,
         sources=dict(known.sources),
-        variables=data.with_own(
-            good_variables, "variable", lambda it: it.name, Variable, known.wrong_with_variable
-        ),
+        variables=good_variables,
         arches=arches,
-        products=products,
-        wheels=tuple(
-            data.with_own(
-                wheels, "release", _release, WheelRelease, known.wrong_with_wheel
-            ).values()
-        ),
-        indexes=tuple(
-            data.with_own(
-                indexes, "index", lambda it: it.id, WheelIndex, known.wrong_with_wheel
-            ).values()
-        ),
+        products=data.listed(data.entries(gpus, "product", Product), known.wrong_with_product),
+        wheels=tuple(wheels.values()),
+        indexes=tuple(indexes.values()),
         kernel=str(kernel),
-    )
-    return msgspec.structs.replace(
-        whole,
-        own=data.own,
         ignored=tuple(data.ignored),
-        ignored_own=tuple(dict.fromkeys(data.ignored_own)),
     )
 
 
 def _release(wheel: WheelRelease) -> str:
     return f"{wheel.torch} for ROCm {wheel.rocm}"
-
-
-def installed_data() -> DataFolder:
-    """Return the data of the package with what the user wrote."""
-    return DataFolder(own=own_folder())
 
 
 class _References:

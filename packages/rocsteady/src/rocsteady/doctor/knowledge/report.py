@@ -13,7 +13,7 @@ from rocsteady.doctor.knowledge.failures import known_messages, load_failures
 from rocsteady.doctor.knowledge.gpu_rental import load_offers, load_speeds
 from rocsteady.doctor.knowledge.harmful_variables import harmful_variables
 from rocsteady.doctor.knowledge.options import load_other_options
-from rocsteady.doctor.knowledge.reader import DataFolder, Knowledge, own_folder
+from rocsteady.doctor.knowledge.reader import DataFolder, Knowledge
 from rocsteady.doctor.knowledge.resume_arguments import load_arguments
 from rocsteady.doctor.knowledge.state import (
     days_since,
@@ -85,13 +85,11 @@ def knowledge_report(
                 out_of_date=counts[name],
             )
         )
-    ignored = dict.fromkeys((*knowledge.ignored, *data.ignored, *data.ignored_own))
+    ignored = dict.fromkeys((*knowledge.ignored, *data.ignored))
     return KnowledgeReport(
         state=knowledge_state(knowledge, today=today),
         tables=tuple(tables),
         out_of_date=tuple(f"{name}: {key}, last checked {day}" for day, name, key in old),
-        own=knowledge.own + data.own,
-        own_folder=str(own_folder()),
         ignored=tuple(ignored),
         upgrade=upgrade_command_here(),
     )

@@ -10,7 +10,7 @@ from packaging.version import InvalidVersion, Version
 
 from rocsteady.doctor.knowledge.gpu_names import gfx_of
 from rocsteady.doctor.knowledge.hardware import Wheels
-from rocsteady.doctor.knowledge.reader import Knowledge, own_folder
+from rocsteady.doctor.knowledge.reader import Knowledge
 from rocsteady.doctor.knowledge.rules import Rule, leaves
 from rocsteady.doctor.knowledge.values import KnowledgeEntry, Source
 from rocsteady.doctor.machine.machine import Machine
@@ -62,7 +62,7 @@ def knowledge_state(
     released = CALENDAR.match(knowledge.version)
     month = f"{released[1]}-{released[2]:0>2}" if released else ""
     age = days_since(month, today) or 0
-    notes = [f"Ignored in {own_folder()}: {problem}" for problem in knowledge.ignored_own]
+    notes = []
     if age > OLD_AFTER:
         notes.append(
             f"The knowledge base is {age} days old. To update it: rocsteady doctor --knowledge"
