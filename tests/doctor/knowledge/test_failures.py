@@ -71,12 +71,12 @@ def test_a_good_folder_is_read(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("old", "new", "problem"),
     [
-        ('title = "A title"', 'title = ""', "failures.toml: some-kind: title: empty"),
-        ('title = "A title"', 'title = "two\\nlines"', "some-kind: title: one line"),
-        ('sources = ["ROCm/ROCm#1"]', "sources = []", "some-kind: sources: every failure has one"),
+        ('title = "A title"', 'title = ""', r"failures.toml: some-kind: .*\$\.title"),
+        ('title = "A title"', 'title = "two\\nlines"', r"some-kind: .*\$\.title"),
+        ('sources = ["ROCm/ROCm#1"]', "sources = []", r"some-kind: .*\$\.sources"),
         ('nature = "either"', 'nature = "perhaps"', "failures.toml: some-kind: .*nature"),
         ('component = "device"', 'component = "any"', "failures.toml: some-kind: .*component"),
-        ('id = "some-kind"', 'id = "Some Kind"', "id: lower case words joined by hyphens"),
+        ('id = "some-kind"', 'id = "Some Kind"', r"\$\.id"),
     ],
 )
 def test_a_wrong_kind_is_ignored_with_its_signatures(
@@ -111,10 +111,10 @@ def test_a_field_that_is_not_known_is_ignored_alone(tmp_path: Path) -> None:
         ('literals = ["ring timeout"]', "", "ring: literals: needed with a pattern"),
         ('literals = ["ring timeout"]', 'literals = ["!!"]', "ring: literals: '!!' has no word"),
         ('sample = "ring gfx timeout"', "", "ring: sample: empty"),
-        ('sources = ["ROCm/ROCm#1"]', "sources = []", "ring: sources: every signature has one"),
+        ('sources = ["ROCm/ROCm#1"]', "sources = []", r"ring: .*\$\.sources"),
         ('where = "kernel"', 'where = "stars"', "some.toml: ring: .*where"),
         ('where = "kernel"', 'where = "exit"', "ring: signals: needed where it is looked for in"),
-        ('id = "ring"', 'id = "Ring"', "id: lower case words joined by hyphens"),
+        ('id = "ring"', 'id = "Ring"', r"\$\.id"),
         ("sample", "colour", "some.toml: ring: .*colour"),
     ],
 )

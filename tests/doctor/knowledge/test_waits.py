@@ -63,7 +63,7 @@ def test_collectives_and_people() -> None:
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ('device = [{ native = "f", sources = [] }]', "f: sources: must not be empty"),
+        ('device = [{ native = "f", sources = [] }]', "- at `$.sources`"),
         ('device = [{ sources = ["x"] }]', "one of them"),
         ('device = [{ native = "f", python = "g", sources = ["x"] }]', "one of them"),
         ("device = 3", "device"),

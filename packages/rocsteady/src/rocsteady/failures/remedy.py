@@ -144,7 +144,7 @@ def load_remedies(data: DataFolder | None = None) -> Mapping[str, Remedy]:
     data = data or DataFolder()
     harmful = tuple(dict.fromkeys(kind for each in harmful_variables() for kind in each.failures))
     entries = data.entries(data.document("remedies.toml", "remedy"), "remedy", Remedy)
-    remedies = data.named(entries, lambda remedy: remedy.id, "id", _problems)
+    remedies = data.named(entries, "id", _problems)
     if SAME_AGAIN not in remedies:
         raise KnowledgeError(f"remedies.toml: {SAME_AGAIN}: missing")
     return MappingProxyType(

@@ -8,9 +8,12 @@ from __future__ import annotations
 import re
 from enum import Enum
 from functools import cache
+from typing import Annotated
 
-from rocsteady.doctor.knowledge.reader import SLUG, DataFolder, Problems, blanks
-from rocsteady.doctor.knowledge.values import Fix, KnowledgeEntry
+from msgspec import Meta
+
+from rocsteady.doctor.knowledge.reader import DataFolder, Problems, blanks
+from rocsteady.doctor.knowledge.values import Fix, KnowledgeEntry, Slug, Sources, Text
 from rocsteady.errors import KnowledgeError
 from rocsteady.model import Certainty, FailureKind, Role, Value
 
@@ -55,9 +58,9 @@ class Where(Enum):
 class KnownFailure(KnowledgeEntry, frozen=True, kw_only=True):
     """One way in which an attempt ends."""
 
-    id: str
-    title: str  # one line
-    words: str  # what it means, and what it does not
+    id: Slug
+    title: Annotated[str, Meta(pattern=r"^.*\S.*$")]  # one line
+    words: Text  # what it means, and what it does not
     gpu_words: str = ""  # the same, where a GPU may be involved
     rank_words: str = ""  # the same, where there may be several ranks
     clears: bool = False  # it can clear up by itself, so it is waited for
@@ -65,7 +68,7 @@ class KnownFailure(KnowledgeEntry, frozen=True, kw_only=True):
     meanwhile: str = ""  # what a person can do while it is waited for, in a few words
     nature: Nature
     component: Component
-    sources: tuple[str, ...]  # "owner/repo#number", or the short name of a document
+    sources: Sources  # "owner/repo#number", or the short name of a document
     fix: Fix | None = None  # where nothing but a person helps
     advice: Fix | None = None  # what a person can do as well, where the program has remedies
 
@@ -73,10 +76,10 @@ class KnownFailure(KnowledgeEntry, frozen=True, kw_only=True):
 class Signature(KnowledgeEntry, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One way to recognise a kind."""
 
-    id: str
+    id: Slug
     failure: str  # a kind; "unknown" for what only wraps another failure
     where: Where
-    sources: tuple[str, ...]
+    sources: Sources
     sample: str = ""  # a text that it recognises
     literals: tuple[
         str, ...
@@ -106,7 +109,6 @@ def load_failures(data: DataFolder | None = None) -> FailureKnowledge:
     data = data or DataFolder()
     kinds = data.named(
         data.entries(data.document("failures.toml", "failure"), "failure", KnownFailure),
-        lambda kind: kind.id,
         "id",
         _wrong_with_kind,
     )
@@ -124,7 +126,7 @@ def load_failures(data: DataFolder | None = None) -> FailureKnowledge:
         for document in data.documents("signatures", "signature")
         for entry in data.entries(document, "signature", Signature)
     )
-    found = data.named(signatures, lambda signature: signature.id, "id", wrong_with)
+    found = data.named(signatures, "id", wrong_with)
     return FailureKnowledge(kinds=kinds, signatures=tuple(found.values()))
 
 
@@ -134,24 +136,11 @@ def words_of(text: str) -> frozenset[bytes]:
 
 
 def _wrong_with_kind(kind: KnownFailure) -> Problems:
-    if not SLUG.fullmatch(kind.id):
-        yield "id", "lower case words joined by hyphens"
-    for field in ("title", "words"):
-        if not str(getattr(kind, field)).strip():
-            yield field, "empty"
-    if "\n" in kind.title.strip():
-        yield "title", "one line"
-    if not kind.sources:
-        yield "sources", "every failure has one"
     yield from blanks(kind.fix)
     yield from blanks(kind.advice)
 
 
 def _wrong_with_signature(signature: Signature) -> Problems:
-    if not SLUG.fullmatch(signature.id):
-        yield "id", "lower case words joined by hyphens"
-    if not signature.sources:
-        yield "sources", "every signature has one"
     if signature.where is not Where.EXIT and not signature.sample.strip():
         yield "sample", "empty"
     yield from _wrong_with_means(signature)
@@ -204,7 +193,7 @@ def known_messages(data: DataFolder | None = None) -> tuple[KnownMessage, ...]:
     """Read the table."""
     data = data or DataFolder()
     entries = data.entries(data.document("messages.toml", "message"), "message", KnownMessage)
-    return tuple(data.named(entries, lambda it: it.id, "id", _wrong_with).values())
+    return tuple(data.named(entries, "id", _wrong_with).values())
 
 
 def _wrong_with(message: KnownMessage) -> Problems:

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import date
+from typing import Annotated
 
-from rocsteady.doctor.knowledge.reader import SLUG, DataFolder, Problems, unsourced
+from msgspec import Meta
+
+from rocsteady.doctor.knowledge.reader import DataFolder, Problems, unsourced
+from rocsteady.doctor.knowledge.values import Figure, Slug, Sources, Text
 from rocsteady.model import Value
 
 # How fast GPUs are by their makers' figures, so that a pace measured on one can be scaled.
@@ -15,13 +19,13 @@ class CardSpeed(Value, frozen=True, kw_only=True):
     """Peak figures of one card. None: no source says."""
 
     name: str
-    memory: float  # GB
-    sources: tuple[str, ...]
+    memory: Figure  # GB
+    sources: Sources
     devices: tuple[int, ...] = ()  # PCI devices; none for a card that is only rented
-    compute_units: int | None = None
-    fp32: float | None = None  # TFLOPS, without sparsity
-    half: float | None = None  # TFLOPS in fp16; with matrix units the same in bf16
-    bandwidth: float | None = None  # GB/s
+    compute_units: Annotated[int, Meta(gt=0)] | None = None
+    fp32: Figure | None = None  # TFLOPS, without sparsity
+    half: Figure | None = None  # TFLOPS in fp16; with matrix units the same in bf16
+    bandwidth: Figure | None = None  # GB/s
 
 
 def load_speeds(data: DataFolder | None = None) -> dict[str, CardSpeed]:
@@ -30,18 +34,12 @@ def load_speeds(data: DataFolder | None = None) -> dict[str, CardSpeed]:
     sources = data.sources
 
     def wrong_with(card: CardSpeed) -> Problems:
-        if not card.sources:
-            yield "sources", "every card has one"
         yield from unsourced(card.sources, sources)
         if bool(card.devices) != (card.compute_units is not None):
             yield "compute_units", "goes with devices: a device alone is often shared"
-        for field in ("memory", "compute_units", "fp32", "half", "bandwidth"):
-            figure = getattr(card, field)
-            if figure is not None and figure <= 0:
-                yield field, "must be more than 0"
 
     entries = data.entries(data.document("gpu_speed.toml", "card"), "card", CardSpeed)
-    return data.named(entries, lambda card: card.name, "name", wrong_with)
+    return data.named(entries, "name", wrong_with)
 
 
 def speed_of(
@@ -62,10 +60,10 @@ OLD_AFTER_DAYS = 14
 class Offer(Value, frozen=True, kw_only=True):
     """One GPU of one provider for one hour."""
 
-    id: str  # "runpod-rtx-4090"
-    provider: str
+    id: Slug  # "runpod-rtx-4090"
+    provider: Text
     card: str  # a name of gpu_speed.toml, which has its memory and peak figures
-    dollars: float  # an hour
+    dollars: Figure  # an hour
     as_of: date
     source: str
     sky: str = ""  # the accelerator's name in SkyPilot; "" if its catalog does not have it
@@ -80,21 +78,15 @@ def load_offers(data: DataFolder | None = None) -> tuple[Offer, ...]:
     cards = load_speeds(data)
 
     def wrong_with(offer: Offer) -> Problems:
-        if not SLUG.fullmatch(offer.id):
-            yield "id", "lower case words joined by hyphens"
-        if not offer.provider.strip():
-            yield "provider", "empty"
         if offer.card not in cards:
             yield "card", f"{offer.card!r} is not in gpu_speed.toml"
-        if offer.dollars <= 0:
-            yield "dollars", "must be more than 0"
         if offer.source not in sources:
             yield "source", f"{offer.source!r} is not in sources.toml"
         if bool(offer.sky) != bool(offer.infra):
             yield "sky", "goes with infra"
 
     entries = data.entries(data.document("prices.toml", "offer"), "offer", Offer)
-    return tuple(data.named(entries, lambda offer: offer.id, "id", wrong_with).values())
+    return tuple(data.named(entries, "id", wrong_with).values())
 
 
 def is_old(offer: Offer, today: date) -> bool:

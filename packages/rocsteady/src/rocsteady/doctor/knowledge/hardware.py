@@ -48,6 +48,10 @@ class WheelRelease(Wheels, frozen=True, kw_only=True):
 
     latest: str = ""  # the release to install
 
+    @property
+    def title(self) -> str:
+        return f"{self.torch} for ROCm {self.rocm}"
+
 
 class WheelIndex(Wheels, frozen=True, kw_only=True):
     """An index of AMD's with one torch for all GPUs, and an extra for each."""

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cache
+from typing import Annotated
 
-from rocsteady.doctor.knowledge.reader import DataFolder, Problems
+from msgspec import Meta
+
+from rocsteady.doctor.knowledge.reader import DataFolder
+from rocsteady.doctor.knowledge.values import Sources, Text
 from rocsteady.model import Value
 
 
 class Harmful(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One variable, and what is likely to end if it is unset."""
 
-    name: str
-    failures: tuple[str, ...]  # kinds of failures.toml
-    why: str
-    sources: tuple[str, ...]  # "owner/repo#number", or the short name of a document
+    name: Text
+    failures: Annotated[tuple[str, ...], Meta(min_length=1)]  # kinds of failures.toml
+    why: Text
+    sources: Sources  # "owner/repo#number", or the short name of a document
     harmless: tuple[str, ...] = ()  # values with which it does no harm
     containing: str = ""  # it harms only with this in its value
     beside: str = ""  # it harms only while this one is set too
@@ -36,10 +40,4 @@ def harmful_variables(data: DataFolder | None = None) -> tuple[Harmful, ...]:
     """Read the table."""
     data = data or DataFolder()
     document = data.document("harmful_variables.toml", "variable")
-    return data.listed(data.entries(document, "variable", Harmful), _wrong_with)
-
-
-def _wrong_with(variable: Harmful) -> Problems:
-    for field in ("name", "failures", "why", "sources"):
-        if not getattr(variable, field):
-            yield field, "must not be empty"
+    return data.listed(data.entries(document, "variable", Harmful))

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from enum import Enum
+from typing import Annotated
+
+from msgspec import Meta
 
 from rocsteady.doctor.knowledge.hardware import WheelRelease
-from rocsteady.doctor.knowledge.reader import SLUG, DataFolder, Problems, unsourced
-from rocsteady.doctor.knowledge.values import Confidence
+from rocsteady.doctor.knowledge.reader import DataFolder, Problems, unsourced
+from rocsteady.doctor.knowledge.values import Confidence, Slug, Sources, Text
 from rocsteady.model import Risk, Value
 
 
@@ -29,18 +32,18 @@ SPOKEN: Mapping[OperatingSystem, str] = {
 class Platform(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Systems, and the architectures for which an option can be had on them."""
 
-    os: tuple[OperatingSystem, ...]
+    os: Annotated[tuple[OperatingSystem, ...], Meta(min_length=1)]
     gfx: tuple[str, ...] = ()  # none named: any
 
 
 class OtherOption(Value, frozen=True, kw_only=True):
     """One option that asks for another system, other software or another script."""
 
-    id: str
-    title: str
-    verdict: str  # one or two sentences
+    id: Slug
+    title: Text
+    verdict: Text  # one or two sentences
     risk: Risk
-    sources: tuple[str, ...]
+    sources: Sources
     confidence: Confidence
     setup: tuple[float, float] | None = None  # minutes of work by hand; None: no source says
     setup_by: str = ""  # the source of that
@@ -48,7 +51,7 @@ class OtherOption(Value, frozen=True, kw_only=True):
     changes: str = ""  # what must be changed in the script; "": nothing
     failures: tuple[str, ...] = ()  # kinds of failures.toml that it may answer
     findings: tuple[str, ...] = ()  # rules that it may answer
-    gpus: int = 0  # so many at least
+    gpus: Annotated[int, Meta(ge=0)] = 0  # so many at least
     where: tuple[Platform, ...] = ()  # none named: anywhere
     never: tuple[str, ...] = ()  # architectures for which it cannot be had
     quiet: bool = False  # where it cannot be had, that is not worth a word
@@ -61,22 +64,11 @@ def load_other_options(data: DataFolder | None = None) -> tuple[OtherOption, ...
     sources = data.sources
 
     def wrong_with(option: OtherOption) -> Problems:
-        if not SLUG.fullmatch(option.id):
-            yield "id", "lower case words joined by hyphens"
-        for field in ("title", "verdict"):
-            if not str(getattr(option, field)).strip():
-                yield field, "empty"
-        if not option.sources:
-            yield "sources", "every option has one"
         yield from unsourced(option.sources, sources)
         yield from _wrong_with_setup(option, sources)
-        if option.gpus < 0:
-            yield "gpus", "at least 0"
-        if any(not place.os for place in option.where):
-            yield "where", "a place names its systems"
 
     entries = data.entries(data.document("options.toml", "option"), "option", OtherOption)
-    return tuple(data.named(entries, lambda option: option.id, "id", wrong_with).values())
+    return tuple(data.named(entries, "id", wrong_with).values())
 
 
 def _wrong_with_setup(option: OtherOption, sources: Collection[str]) -> Problems:

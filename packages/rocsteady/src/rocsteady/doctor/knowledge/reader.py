@@ -156,20 +156,22 @@ class DataFolder:
     def named(
         self,
         entries: Iterable[tuple[str, T]],
-        name: Callable[[T], str],
         field: str,
         wrong_with: Callable[[T], Problems] = lambda _: (),
     ) -> dict[str, T]:
         """Return the good entries by name; of two with the same name, the first."""
         found: dict[str, T] = {}
         for where, entry in entries:
-            taken = [(field, "taken by another entry")] if name(entry) in found else []
+            name = getattr(entry, field)
+            taken = [(field, "taken by another entry")] if name in found else []
             if self.accepts(where, [*wrong_with(entry), *taken]):
-                found[name(entry)] = entry
+                found[name] = entry
         return found
 
     def listed(
-        self, entries: Iterable[tuple[str, T]], wrong_with: Callable[[T], Problems]
+        self,
+        entries: Iterable[tuple[str, T]],
+        wrong_with: Callable[[T], Problems] = lambda _: (),
     ) -> tuple[T, ...]:
         """Return the good entries."""
         return tuple(entry for where, entry in entries if self.accepts(where, wrong_with(entry)))
@@ -211,14 +213,11 @@ def load_knowledge(
     kernel = data.document("coverage.toml", "kernel").content.get("kernel", "0")
     arches = data.named(
         data.entries(gpus, "arch", Arch),
-        lambda it: it.gfx,
         "gfx",
         lambda it: unsourced(it.sources, data.sources),
     )
     variables = data.named(
-        data.entries(data.document("variables.toml", "variable"), "variable", Variable),
-        lambda variable: variable.name,
-        "name",
+        data.entries(data.document("variables.toml", "variable"), "variable", Variable), "name"
     )
     rules = [
         (where, msgspec.structs.replace(rule, area=AREAS.get(Path(document.file).stem, rule.area)))
@@ -233,28 +232,20 @@ def load_knowledge(
         for name, variable in variables.items()
         if data.accepts(f"variables.toml: {name}", known.wrong_with_variable(variable))
     }
-    good_rules = data.named(rules, lambda rule: rule.id, "id", known.wrong_with)
-    wheels = data.named(
-        data.entries(releases, "release", WheelRelease), _release, "torch", known.wrong_with_wheel
-    )
-    indexes = data.named(
-        data.entries(releases, "index", WheelIndex), lambda it: it.id, "id", known.wrong_with_wheel
-    )
+    good_rules = data.named(rules, "id", known.wrong_with)
+    wheels = data.entries(releases, "release", WheelRelease)
+    indexes = data.entries(releases, "index", WheelIndex)
     return Knowledge(
         rules=good_rules,
         sources=dict(known.sources),
         variables=good_variables,
         arches=arches,
         products=data.listed(data.entries(gpus, "product", Product), known.wrong_with_product),
-        wheels=tuple(wheels.values()),
-        indexes=tuple(indexes.values()),
+        wheels=tuple(data.named(wheels, "title", known.wrong_with_wheel).values()),
+        indexes=tuple(data.named(indexes, "id", known.wrong_with_wheel).values()),
         kernel=str(kernel),
         ignored=tuple(data.ignored),
     )
-
-
-def _release(wheel: WheelRelease) -> str:
-    return f"{wheel.torch} for ROCm {wheel.rocm}"
 
 
 class _References:
@@ -279,17 +270,8 @@ class _References:
 
     def wrong_with(self, rule: Rule) -> Problems:
         """Yield what is wrong with a rule: the field, and a sentence."""
-        if not SLUG.fullmatch(rule.id):
-            yield "id", "lower case words joined by hyphens"
-        texts = {
-            "title": rule.title,
-            "summary": rule.summary,
-            "why": rule.why,
-            "fix.text": rule.fix.text,
-        }
-        yield from ((field, "empty") for field, text in texts.items() if not text.strip())
-        if not rule.sources:
-            yield "sources", "every rule has one"
+        if not rule.fix.text.strip():
+            yield "fix.text", "empty"
         yield from unsourced(rule.sources, self.sources)
         yield from problems(rule.when, facts=self.facts, checks=self.checks, families=self.families)
         yield from self._wrong_with_texts(rule)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from functools import cache
 
-from rocsteady.doctor.knowledge.reader import DataFolder, Problems
+from rocsteady.doctor.knowledge.reader import DataFolder
+from rocsteady.doctor.knowledge.values import Sources
 from rocsteady.model import Value
 
 RESTARTS = "max_restarts"  # of torchrun: a script that it may restart loads its own checkpoint
@@ -16,7 +17,7 @@ class ResumeArgument(Value, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
     name: str
     values: tuple[str, ...]
-    sources: tuple[str, ...]
+    sources: Sources
 
 
 def resume_argument(command: Sequence[str]) -> str:
@@ -39,12 +40,7 @@ def load_arguments(data: DataFolder | None = None) -> tuple[ResumeArgument, ...]
     """Read the table."""
     data = data or DataFolder()
     document = data.document("resume_arguments.toml", "argument")
-    return data.listed(data.entries(document, "argument", ResumeArgument), _wrong_with)
-
-
-def _wrong_with(argument: ResumeArgument) -> Problems:
-    if not argument.sources:
-        yield "sources", "must not be empty"
+    return data.listed(data.entries(document, "argument", ResumeArgument))
 
 
 def _arguments(command: Sequence[str]) -> Iterator[tuple[str, str, str]]:

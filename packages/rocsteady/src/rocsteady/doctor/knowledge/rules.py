@@ -20,6 +20,9 @@ from rocsteady.doctor.knowledge.values import (
     Fix,
     KnowledgeEntry,
     Severity,
+    Slug,
+    Sources,
+    Text,
 )
 from rocsteady.model import Value
 
@@ -50,18 +53,16 @@ class Condition(Value, frozen=True, kw_only=True, forbid_unknown_fields=True, re
 class Rule(KnowledgeEntry, frozen=True, kw_only=True):
     """One thing that is known to go wrong on some machines."""
 
-    id: str
-    title: str  # one line, for lists
+    id: Slug
+    title: Text  # one line, for lists
     severity: Severity
     area: Area = Area.GPU  # the reader fills it in, by the file
     when: Condition
-    summary: (
-        str  # one or two sentences; {fact}, {seen} (by checks) and {set} (variables) are filled
-    )
-    why: str  # the whole story, for --explain
+    summary: Text  # one or two sentences; {fact}, {seen} (by checks), {set} (variables) are filled
+    why: Text  # the whole story
     fix: Fix
     confidence: Confidence
-    sources: tuple[str, ...]  # keys of sources.toml
+    sources: Sources
     confirmed_on: tuple[str, ...]  # hardware on which we saw it ourselves; empty is "no"
     effect: Effect | None = None  # of the variables in ``when``, where it is not that they harm
     example: dict[str, Scalar | tuple[Scalar, ...]] = msgspec.field(default_factory=dict)

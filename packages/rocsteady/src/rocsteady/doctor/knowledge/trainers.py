@@ -12,6 +12,7 @@ import msgspec
 from rocsteady_train.untrusted_file import read_head
 
 from rocsteady.doctor.knowledge.reader import DataFolder, Problems
+from rocsteady.doctor.knowledge.values import Sources
 from rocsteady.model import Value
 
 SCRIPT_LIMIT = 256 * 1024  # bytes of a script that are searched for a mark
@@ -51,7 +52,7 @@ class Trainer(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
     seen: str  # its version
     tried: bool  # it was run under rocsteady; False: its source was read
     date: date
-    sources: tuple[str, ...]
+    sources: Sources
 
 
 def trainer_of(command: Sequence[str], folder: Path) -> Trainer | None:
@@ -101,8 +102,6 @@ def load_trainers(data: DataFolder | None = None) -> tuple[Trainer, ...]:
 
 
 def _wrong_with(trainer: Trainer) -> Problems:
-    if not trainer.sources:
-        yield "sources", "must not be empty"
     if bool(trainer.starts) == bool(trainer.imports):
         yield "starts", "either these, or imports"
     ways = (trainer.arguments, trainer.itself, trainer.cannot, trainer.hint)

@@ -3,10 +3,18 @@
 from __future__ import annotations
 
 from enum import Enum
+from typing import Annotated
 
 import msgspec
+from msgspec import Meta
 
 from rocsteady.model import Value
+
+# What every entry is held to when it is read.
+Slug = Annotated[str, Meta(pattern=r"^[a-z0-9]+(-[a-z0-9]+)*$")]
+Text = Annotated[str, Meta(pattern=r"\S")]  # not empty
+Sources = Annotated[tuple[str, ...], Meta(min_length=1)]
+Figure = Annotated[float, Meta(gt=0)]
 
 
 class Severity(Enum):

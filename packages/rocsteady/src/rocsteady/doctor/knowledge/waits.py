@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from enum import Enum
 
 from rocsteady.doctor.knowledge.reader import DataFolder, Problems
+from rocsteady.doctor.knowledge.values import Sources
 from rocsteady.model import Value
 
 # Below these no code of the user's runs, unless a frame of it is between.
@@ -30,7 +31,7 @@ class EndedBy(Enum):
 class FramePattern(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One name by which a wait or a thread is recognised; exactly one of the three is given."""
 
-    sources: tuple[str, ...]
+    sources: Sources
     native: str = ""  # a function
     python: str = ""  # the end of a file's path, or a folder, which ends with /
     function: str = ""  # in that file; without it, any
@@ -145,8 +146,6 @@ def _wrong_with(sign: FramePattern) -> Problems:
     names = [name for name in (sign.native, sign.python, sign.thread) if name]
     if len(names) != 1:
         yield f"{names}", "native, python or thread, one of them"
-    elif not sign.sources:
-        yield names[0], "sources: must not be empty"
 
 
 def _file_pattern(sign: FramePattern) -> str:
