@@ -17,17 +17,16 @@ import yaml
 
 from rocsteady.errors import RocsteadyError
 from rocsteady.plan.exports.export import (
-    ACCELERATORS,
-    WHEELS_FOR,
     Export,
     HostCount,
     image_for,
+    known_places,
     pins,
     ranks_per_host,
     torchrun_hosts,
     without_meeting,
 )
-from rocsteady.plan.exports.targets import LISTED, TARGETS
+from rocsteady.plan.exports.targets import TARGETS
 
 HARD: dict[str, object] = {
     "command": ("python", "a b.py", "$(x)", "$HOME", "it's", "a\nb", "`id`", "*"),
@@ -358,9 +357,9 @@ def blocks(text: str) -> list[tuple[str, str]]:
     return re.findall(r"^```(\w+)\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)
 
 
-@pytest.mark.parametrize("gfx", LISTED)
+@pytest.mark.parametrize("gfx", known_places().wsl)
 def test_every_command_exists(an_export: Callable[..., Export], gfx: str) -> None:
-    found = blocks(guide(an_export(gfx=gfx, gpu=f"AMD Radeon {LISTED[gfx][0]}")))
+    found = blocks(guide(an_export(gfx=gfx, gpu=f"AMD Radeon {known_places().wsl[gfx][0]}")))
 
     assert [language for language, _ in found] == ["powershell", *["bash"] * 5]
     for language, code in found:
@@ -435,12 +434,12 @@ def test_the_image_has_the_same_torch_or_the_next(gfx: str, torch: str, chosen: 
 
 def test_there_is_no_image_for_an_rx_5700_but_there_are_wheels() -> None:
     assert image_for("gfx1010", "2.5.1") is None
-    assert "gfx1010" in WHEELS_FOR
-    assert "gfx803" not in WHEELS_FOR
+    assert "gfx1010" in known_places().wheels_for
+    assert "gfx803" not in known_places().wheels_for
 
 
 def test_what_can_be_rented_has_an_image() -> None:
-    assert all(image_for(gfx) for gfx in ACCELERATORS.values())
+    assert all(image_for(gfx) for gfx in known_places().accelerators.values())
 
 
 def install(site: Path, name: str, version: str, *files: str) -> None:

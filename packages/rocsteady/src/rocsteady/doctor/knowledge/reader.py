@@ -114,7 +114,7 @@ class DataFolder:
     def document(self, path: str | Path, *tables: str) -> Document:
         """Decode a file; a table that nobody reads is ignored with all its entries."""
         path = self.folder / path
-        content = _decoded(path)
+        content = decoded(path)
         for key, value in content.items():
             if key not in tables:
                 count = len(value) if isinstance(value, list | dict) else 1
@@ -355,7 +355,7 @@ def _name(entry: object, index: int) -> str:
     return f"entry {index}"
 
 
-def _decoded(path: Path) -> dict[str, Any]:
+def decoded(path: Path) -> dict[str, Any]:
     try:
         content = path.read_bytes()
         if path.suffix == ".json":

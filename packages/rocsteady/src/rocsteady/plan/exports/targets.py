@@ -13,17 +13,13 @@ from rocsteady.doctor.knowledge.hardware import WheelRelease
 from rocsteady.doctor.knowledge.reader import load_knowledge
 from rocsteady.errors import RocsteadyError
 from rocsteady.plan.exports.export import (
-    ACCELERATORS,
-    AS_OF,
-    NAMES_WHEELS,
-    WHEELS,
-    WHEELS_FOR,
     Export,
     HostCount,
     Image,
     folders,
     image_for,
     job_command,
+    known_places,
     run_command,
     several_hosts,
     slug,
@@ -41,30 +37,14 @@ STORAGE = 50  # GiB of a volume for a project and its checkpoints; our guess
 ON_PYTORCH_ORG = r"\d+\.\d+|6\.2\.4"  # versions of ROCm there; AMD's own wheels name three parts
 WORKDIR = "~/sky_workdir"
 COPIES = "files-of-the-project"  # a folder of the bucket
-# Clouds on which SkyPilot 0.14.1 mounts no buckets.
-NO_MOUNTS = frozenset({"hyperbolic", "runpod", "seeweb", "shadeform", "vast", "verda", "yotta"})
-ONE_HOST = frozenset({"runpod", "vast"})  # clouds on which SkyPilot 0.14.1 takes one machine only
-# Products in AMD's list for WSL, by their code.
-LISTED = {
-    "gfx1100": ("RX 7900 XTX", "RX 7900 XT", "RX 7900 GRE", "PRO W7900", "PRO W7800"),
-    "gfx1101": ("RX 7800 XT", "PRO W7700"),
-    "gfx1150": ("Ryzen AI 9 HX 375", "Ryzen AI 9 HX 370", "Ryzen AI 9 365"),
-    "gfx1151": ("Ryzen AI Max+ 395", "Ryzen AI Max 390", "Ryzen AI Max 385"),
-    "gfx1200": ("RX 9060", "RX 9060 XT"),
-    "gfx1201": ("RX 9070", "RX 9070 XT", "RX 9070 GRE", "AI PRO R9700"),
-}
-REPORTED = {
-    "gfx1101": " Users report an RX 7800 XT that is not found: microsoft/WSL#40464, librocdxg#34.",
-    "gfx1200": " Users report bugs with this GPU: librocdxg#22.",
-}
 
 
 def container(export: Export) -> Files:
     """Return an image for this job, and the script that runs it with the GPUs of the machine."""
-    image = image_for(export.gfx, export.torch)
-    if image is None and export.gfx not in WHEELS_FOR:
+    image, known = image_for(export.gfx, export.torch), known_places()
+    if image is None and export.gfx not in known.wheels_for:
         raise RocsteadyError(f"AMD names neither an image nor a wheel with code for {export.gfx}")
-    values = {"image": image, "wheels": WHEELS, "wheels_source": NAMES_WHEELS}
+    values = {"image": image, "wheels": known.wheels, "wheels_source": known.wheels_source}
     return {
         "rocsteady.Dockerfile": _rendered("Dockerfile.j2", export, **values),
         "run-in-container.sh": _rendered("run-in-container.sh.j2", export),
@@ -98,12 +78,12 @@ def kubernetes(export: Export) -> Files:
 
 def skypilot(export: Export) -> Files:
     """Return a task: the project goes up, the job is done, the model comes down."""
-    cloud = export.infra.partition("/")[0]
+    cloud, known = export.infra.partition("/")[0], known_places()
     if not export.accelerator:
         raise RocsteadyError("a SkyPilot task needs a GPU to rent: choose a cloud option")
-    if several_hosts(export.command) and cloud in ONE_HOST:
+    if several_hosts(export.command) and cloud in known.one_host:
         raise RocsteadyError(f"SkyPilot does not run a job on several machines of {export.infra}")
-    mounts = _mounts(export) if export.bucket and cloud not in NO_MOUNTS else {}
+    mounts = _mounts(export) if export.bucket and cloud not in known.no_mounts else {}
     patterns = dict.fromkeys((*export.checkpoints, *export.outputs))
     files = [pattern for pattern in patterns if "/" not in pattern]
     text = _rendered(
@@ -120,14 +100,14 @@ def skypilot(export: Export) -> Files:
 def wsl2(export: Export) -> Files:
     """Return a guide for this GPU, or one that says that AMD does not list it."""
     gpu = export.gpu or "this GPU"
-    products = LISTED.get(export.gfx, ())
+    products = known_places().wsl.get(export.gfx, ())
     text = _rendered(
         "wsl2-guide.md.j2",
         export,
         gpu=gpu,
         products=products,
         is_named=any(product.lower() in gpu.lower() for product in products),
-        reported=REPORTED.get(export.gfx, ""),
+        reported=known_places().wsl_reports.get(export.gfx, ""),
     )
     return {"wsl2-guide.md": text}
 
@@ -154,7 +134,7 @@ def _rendered(template: str, export: Export, **values: object) -> str:
             "hosts": hosts or HostCount(1, 1),
             "run": run_command(export),
             "job": job_command(export),
-            "as_of": AS_OF,
+            "as_of": known_places().as_of,
             "wheels_folder": FOLDER,
             **values,
         },
@@ -181,7 +161,7 @@ def _slurm_time(export: Export) -> str:
 
 def _rented_image(export: Export) -> Image | None:
     """Return the image for a card of AMD's; one of NVIDIA's gets torch by pip."""
-    gfx = ACCELERATORS.get(export.accelerator)
+    gfx = known_places().accelerators.get(export.accelerator)
     if gfx is None and export.accelerator.startswith("MI"):
         raise RocsteadyError(f"no AMD image is known for {export.accelerator}")
     return image_for(gfx, export.torch) if gfx else None
