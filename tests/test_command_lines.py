@@ -68,7 +68,7 @@ SAMPLES = (  # of what stands for something else: the first pattern that fits
     (r"RULE|\bID\b|\{[^}]*rule[^}]*\}|\{worst_first\[0\]\}", "igpu-visible"),
     (r"\{(?:arch\.)?gfx\}", "gfx1100"),
     (r"\[?FAILURE\]?|\{kind\.id\}", "hang-in-loader"),
-    (r"\{changes\[-1\]\.what\}|\{','\.join\(failures\.keep\)\}", "loader-inline"),
+    (r"\{changes\[-1\]\.decision\.what\}|\{','\.join\(keep\)\}", "loader-inline"),
     (r"\{option\.id\}", "skypilot"),
     (r"\{probe\}", "copies"),
     (r"RECORDING|\[FILE\]|\bFILE\b", "my-machine.json"),
