@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import mmap
 import os
+import sys
 import time
 from datetime import timedelta
 from pathlib import Path
@@ -12,8 +13,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from rocsteady.doctor.knowledge.waits import load_waits
 from rocsteady.hangs.looking.snapshot import take_snapshot
 from rocsteady.hangs.proof.holders import PIDFD_GETFD, may_signal
+from rocsteady.hangs.proof.wait_graph import wait_set
 from rocsteady.hangs.values import Blocked, ProcessSeen, Wait, WayOut
 
 if TYPE_CHECKING:
@@ -233,3 +236,24 @@ def test_handlers_and_timers_are_seen(start: Start) -> None:
     assert {2, 14} <= set(process.handlers)
     assert 10 not in process.handlers
     assert process.timers == 1
+
+
+SORTS = """
+import subprocess, sys
+child = subprocess.Popen(["sort"], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL)
+print('{"pid": %d, "waits_for": []}' % __import__("os").getpid(), flush=True)
+child.wait()
+"""
+
+
+def test_sort_that_waits_for_a_pipe_of_ours_is_closed(start: Start) -> None:
+    """It has handlers for alarms, which only remove its files; no Python rules its own alarm out."""
+    victim = start(sys.executable, "-c", SORTS)
+    time.sleep(0.5)  # until it has read what there is
+
+    seen = take_snapshot(victim.tree(), stacks=True, within=timedelta(seconds=20))
+
+    found = wait_set(seen, (), load_waits())
+    assert [each.what for each in found.exits] == []
+    assert {"sort"} <= {member.process.name for member in found.members}
+    assert any("may have its own alarm" in each for each in found.handlers)

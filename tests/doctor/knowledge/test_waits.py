@@ -56,7 +56,9 @@ def test_collectives_and_people() -> None:
     assert WAITS.collective((f"barrier ({PACKAGES}/torch/distributed/distributed_c10d.py:9)",), ())
     assert WAITS.collective((), ("c10d::Work::wait(std::chrono::duration)",))
     assert WAITS.collective(("all_reduce (distributed/distributed_c10d.py:3007)",), ())
-    assert WAITS.person(("dispatch_line (/usr/lib/python3.12/bdb.py:115)",))
+    assert WAITS.person(("trace_dispatch (/usr/lib/python3.12/bdb.py:115)",))
+    assert WAITS.person(("cmdloop (/usr/lib/python3.12/cmd.py:126)",))
+    assert not WAITS.person(("run (/usr/lib/python3.12/bdb.py:597)",))
     assert not WAITS.person(("read (/home/u/pdb.py:3)",))
 
 

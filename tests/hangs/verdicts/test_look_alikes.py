@@ -132,7 +132,10 @@ def at_a_lock_of_a_busy_child(now: float) -> tuple[ProcessSeen, ...]:
 
 
 def at_the_prompt(_: float) -> tuple[ProcessSeen, ...]:
-    frames = ("cmdloop (/usr/lib/python3.12/cmd.py:1)", "dispatch (/usr/lib/python3.12/bdb.py:1)")
+    frames = (
+        "cmdloop (/usr/lib/python3.12/cmd.py:1)",
+        "trace_dispatch (/usr/lib/python3.12/bdb.py:1)",
+    )
     return (trainer(thread(TRAINER, Wait.WORLD, *frames, MAIN)),)
 
 

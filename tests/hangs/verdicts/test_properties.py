@@ -33,7 +33,7 @@ FRAMES = st.sampled_from(
         "wait (/usr/lib/python3.12/threading.py:359)",
         "all_reduce (/x/site-packages/torch/distributed/distributed_c10d.py:1)",
         "run (/x/site-packages/tqdm/_monitor.py:60)",
-        "dispatch (/usr/lib/python3.12/bdb.py:1)",
+        "trace_dispatch (/usr/lib/python3.12/bdb.py:1)",
         "wait (/usr/lib/python3.12/multiprocessing/synchronize.py:280)",
         "not a frame",
         "",

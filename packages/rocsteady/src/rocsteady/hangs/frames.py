@@ -13,7 +13,7 @@ FRAME = re.compile(r"(?P<function>.*) \((?P<file>.*?)(?::(?P<line>\d+))?\)")
 # installed file what is below its root, and of any other the last folder: so torch's own files are
 # also known by their last folder, for a torch that was built and is used in its source tree.
 _INSTALLED = re.compile(
-    r"(?:site|dist)-packages/|/lib(?:64)?/python\d|/Lib/|^<|_rocsteady_inside/"
+    r"(?:site|dist)-packages/|/lib(?:64)?/python\d|/Lib/|^<(?!stdin>)|_rocsteady_inside/"
     r"|/torch/(?:_|nn|utils|autograd|cuda|optim|distributed|multiprocessing|functional)"
     r"|torchinductor_|(?:^|/)bin/[\w-]+$"
     r"|^(?:python\d[.\d]*|Lib|multiprocessing|concurrent|futures|asyncio|torch|autograd|_inductor"

@@ -285,6 +285,8 @@ def _heartbeat(words: tuple[int, ...]) -> Heartbeat:
         rank=_told(words[wire.W_RANK]),
         world=words[wire.W_WORLD] or None,
         thread=words[wire.W_THREAD] or words[wire.W_PID],
+        made=words[wire.W_MADE] * _NANO,
+        interrupted=words[wire.W_INTERRUPTED] == wire.YES,
         step=words[wire.W_STEP],
         beats=words[wire.W_BEATS],
         phase=wire.PHASES[words[wire.W_PHASE]],

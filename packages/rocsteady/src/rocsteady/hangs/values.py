@@ -15,6 +15,7 @@ class Heartbeat(Value, frozen=True, kw_only=True):
     rank: int | None
     world: int | None
     thread: int  # native id of the thread that trains
+    made: float = 0.0  # when this process began to tell
     step: int
     beats: int
     phase: str
@@ -22,6 +23,7 @@ class Heartbeat(Value, frozen=True, kw_only=True):
     last_step: float | None
     ended: bool  # the script's own code is done
     raised: bool  # it ended by an exception
+    interrupted: bool = False  # SIGINT has a handler of the script's own
     total: int | None  # steps in all
     batches: int = 0  # in an epoch, as the loader says; 0: not known
     base: int = 0  # the step that it went on from, where it told so

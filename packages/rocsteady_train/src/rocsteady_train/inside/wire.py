@@ -78,6 +78,7 @@ W_SAVE_FAILED = 477  # the step of the last save plus 1, if that failed; 0: it d
 W_PERSISTENT = 478  # a loader keeps its workers from one epoch to the next: YES, or NOT_TOLD
 W_SAVED = 479  # when the last save that succeeded ended; 0: none
 W_SAVED_STEP = 480  # the step by then, counted as W_STEP is
+W_INTERRUPTED = 481  # SIGINT has a handler of the script's own: YES, or NO
 SAMPLED = 250_000_000
 
 RUNNING, FINISHING, RAISED = 0, 1, 2

@@ -11,6 +11,7 @@ timeout is only a watchdog.
 from __future__ import annotations
 
 import signal
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
@@ -64,8 +65,12 @@ FAULTS = frozenset(
 # No handler of these frees a thread: the ends that users and systems send, faults of the process
 # itself, the size of a terminal, the C library's own, and SIGURG, on which we ask for stacks.
 HARMLESS = FAULTS | {2, 15, 13, 25, 28, 23, CHILD_ENDED}
-# Two of these count for a thread that waits to be told of something: SIGTERM and SIGWINCH.
+# These count for a thread that waits to be told of something: SIGTERM, SIGWINCH, and SIGINT if its
+# handler is not the one that every Python has.
 TO_BE_TOLD = frozenset({15, 28})
+INTERRUPT = 2
+# What GNU sort and the like have a handler for, which removes their files and ends them.
+CLEANING_UP = frozenset({1, 2, 13, 14, 15, 24, 25, 26, 27, 29})
 
 
 def wait_set(
@@ -101,6 +106,7 @@ class _Graph:
     ) -> None:
         self._snapshot, self._known, self._apart = snapshot, known, apart
         self._elsewhere = ranks_elsewhere(heartbeats)
+        self._interrupted = {beat.pid for beat in heartbeats if beat.interrupted}
         self._world_known = any(beat.world for beat in heartbeats)
         self._processes = {process.pid: process for process in snapshot.processes}
         self._threads = {
@@ -295,8 +301,16 @@ class _Graph:
         """
         if blocked.holds_both:
             return [other for other in enders if other[0] != key[0]]
-        if self._threads[key][1].wait is Wait.LOCK and key not in self._roots:
-            return [other for other in enders if other[0] == key[0]]
+        if self._threads[key][1].wait is Wait.LOCK:
+            # Of several that are at the same line, at most one could hold the lock: they are idle.
+            places = {other: place_of(self._threads[other][1].frames) for other in enders}
+            alike = Counter({(other[0], place): 1 for other, place in places.items()})
+            at_place = Counter(place for _, place in alike)
+            return [
+                other
+                for other in enders
+                if other[0] == key[0] or (key in self._roots and at_place[places[other]] == 1)
+            ]
         return enders
 
     def _looks_in_on_training(self, key: Key) -> bool:
@@ -426,8 +440,9 @@ class _Graph:
         main = process.pid, process.pid
         if process.handlers is None:
             self._out(main, WayOut.UNKNOWN, "has signal handlers that could not be read")
+        ends = not process.python and set(process.handlers or ()) >= CLEANING_UP
         for number in process.handlers or ():
-            if number in ALARMS:
+            if number in ALARMS and not ends:
                 self._out(main, WayOut.SIGNAL, f"has a handler for {ALARMS[number]}")
         if process.timers:
             self._out(main, WayOut.TIMER, f"has {process.timers} timers")
@@ -453,7 +468,8 @@ class _Graph:
                 continue
             given = self._usable_handlers(process, pids)
             if main and main.trains and _waits_for_news(main.thread):
-                given |= TO_BE_TOLD & set(process.handlers or ())
+                told = TO_BE_TOLD | ({INTERRUPT} if pid in self._interrupted else set())
+                given |= told & set(process.handlers or ())
             if given:
                 names = ", ".join(map(_signal_name, sorted(given)))
                 yield f"process {pid} has a handler for {names}"

@@ -213,6 +213,20 @@ class PrintedEpochs:
         return self._count * each if self._count and each else None
 
 
+def steps_made(heartbeats: Iterable[Heartbeat]) -> int:
+    """Return the steps of all trainings of a command, one after the other.
+
+    Ranks make the same ones, and so does who is started again after an error.
+    """
+    trainings: list[list[Heartbeat]] = [[]]
+    for beat in sorted((each for each in heartbeats if each.step), key=lambda each: each.made):
+        last = trainings[-1]
+        if last and all(it.ended and not it.raised and it.since <= beat.made for it in last):
+            trainings.append([])
+        trainings[-1].append(beat)
+    return sum(max((beat.step for beat in training), default=0) for training in trainings)
+
+
 class AttemptProgress:
     """The steps of one attempt, as they are seen.
 
@@ -293,7 +307,7 @@ class AttemptProgress:
 
     @property
     def _made(self) -> int:
-        return max((beat.step for beat in self._counting), default=0)
+        return steps_made(self._counting)
 
     @property
     def _counting(self) -> tuple[Heartbeat, ...]:
@@ -358,14 +372,14 @@ class AttemptProgress:
         last = max(self.heartbeats, key=lambda beat: beat.saved or 0.0, default=None)
         saving = sum(beat.seconds_in.get("checkpoint", 0.0) for beat in self.heartbeats)
         told = last is not None and (last.saved or 0.0) > self._saved
-        made = max((beat.step for beat in self.heartbeats), default=0)
+        made = steps_made(self.heartbeats)
         if (told or saving > self._saving) and made != self._saved_at:
             self.saves, self._saved_at = self.saves + 1, made
         self._saving = saving
         if last is None or not told:
             return {}
         self._saved = last.saved or 0.0
-        ahead = last.saved_step - self._made if self._counting else 0
+        ahead = last.saved_step - last.step if self._counting else 0
         return {SAVED_GAUGE: max(0.0, step + ahead)}
 
     def _total_of(self, step: int, printed: PrintedProgress | None) -> int | None:
@@ -382,7 +396,7 @@ class AttemptProgress:
 
     def _see_work(self, now: float, step: int) -> None:
         """Note when work goes on that may be lost; also by pages that do not count it."""
-        signs = step + sum(beat.step for beat in self.heartbeats if self._by_log)
+        signs = step + (steps_made(self.heartbeats) if self._by_log else 0)
         if signs > self._began_at and self._worked is None:
             self._worked = (now, now)
         if signs != self._signs and self._worked is not None:

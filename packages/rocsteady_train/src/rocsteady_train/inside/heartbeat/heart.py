@@ -9,6 +9,7 @@ from __future__ import annotations
 import sys
 import threading
 from _thread import get_ident
+from signal import SIGINT, default_int_handler, getsignal
 from time import monotonic_ns
 from typing import Any
 
@@ -19,6 +20,7 @@ from ..wire import (
     EVALUATE,
     FINISH,
     HOOKS,
+    NO,
     OPTIMIZER,
     PHASES,
     RUNNING,
@@ -30,11 +32,13 @@ from ..wire import (
     W_END,
     W_HISTOGRAM,
     W_HOOKS,
+    W_INTERRUPTED,
     W_LONGEST,
     W_PHASE,
     W_SINCE,
     W_THREAD,
     W_TIME,
+    YES,
 )
 from . import page
 
@@ -210,6 +214,7 @@ class Heart:
             return
         self.due = now + SAMPLED
         self.cycle = NO_CYCLE
+        self.words[W_INTERRUPTED] = YES if _handles_interrupts() else NO
 
     def _count(self, phase: int, stay: int) -> None:
         words = self.words
@@ -217,6 +222,13 @@ class Heart:
         words[W_LONGEST + phase] = max(words[W_LONGEST + phase], stay)
         bucket = min(stay.bit_length(), BUCKETS - 1)
         words[W_HISTOGRAM + phase * BUCKETS + bucket] += 1
+
+
+def _handles_interrupts() -> bool:
+    """Return whether the script has a handler for ^C, that is neither Python's nor asyncio's."""
+    handler = getsignal(SIGINT)
+    module = getattr(getattr(handler, "func", handler), "__module__", "")
+    return callable(handler) and handler is not default_int_handler and module != "asyncio.runners"
 
 
 def _is_alive(thread: int) -> bool:
