@@ -8,7 +8,8 @@ import msgspec
 import pytest
 
 from rocsteady.model import Deadline, Forecast, RunOutcome, RunState, Strategy
-from rocsteady.run.options import Fallback
+from rocsteady.run.options import Fallback, StopRule
+from rocsteady.run.recovery.decision import too_slow
 from rocsteady.run.telling.announcer import Announcer
 from rocsteady.run.telling.deadline_monitor import (
     LONGEST_WAIT,
@@ -71,6 +72,24 @@ class Training:
     def snapshots(self) -> None:
         sample = Sample(at=self.at, step=self.step, verdict=RunState.HEALTHY, quiet=0.0, total=1000)
         self.deadline_monitor.seen(sample)
+
+
+def test_the_pace_of_an_option_is_that_since_it_began() -> None:
+    training, rule = Training(None), StopRule(within=60.0, failures=2, least=1.0)
+    training.goes(100)
+    monitor = training.deadline_monitor
+    assert too_slow(rule, monitor.option_points, training.at) == ""
+
+    monitor.other_option()
+    assert too_slow(rule, monitor.option_points, training.at).startswith("0 steps/s")
+    monitor.begin(2)
+    training.goes(31, each=2.0)
+
+    slow = "0.5 steps/s after 60 s, and the plan asks for 1"
+    assert too_slow(rule, monitor.option_points, training.at) == slow
+    assert too_slow(rule, monitor.option_points, training.at + 60) != slow, "and waits count"
+    asks_nothing = msgspec.structs.replace(rule, least=None)
+    assert too_slow(asks_nothing, monitor.option_points, training.at) == ""
 
 
 def test_a_slip_is_said_once_with_what_could_be_done() -> None:

@@ -22,7 +22,7 @@ for step in range(1, 16):
 FAULTY = """
 from rocsteady.cli.main import main
 from rocsteady.run.loop import Supervisor
-from rocsteady.run.recovery.option_stop import OptionPace
+from rocsteady.run.run_end import RunEnd
 from rocsteady.run.telling.deadline_monitor import DeadlineMonitor
 
 def fails(self, seen):
@@ -32,7 +32,7 @@ def counts(self, sample):
     with open("samples", "a") as stream:
         stream.write("x")
 
-OptionPace.seen = counts
+RunEnd.look = counts
 {faulty} = fails
 main()
 """

@@ -60,10 +60,10 @@ from rocsteady.run.recovery.decision import (
     offers,
     same_again,
     stop_rule,
+    too_slow,
 )
 from rocsteady.run.recovery.history import History, history_of
 from rocsteady.run.recovery.machine import run_machine
-from rocsteady.run.recovery.option_stop import OptionPace
 from rocsteady.run.recovery.restart_preparation import Restart
 from rocsteady.run.run_end import RunEnd
 from rocsteady.run.startup import Startup, first_attempt
@@ -129,7 +129,8 @@ class Supervisor:
             earlier=earlier,
             slipped=self._notices.will_be_late,
         )
-        self._option_pace = OptionPace(earlier)
+        points = self._deadline_monitor.option_points
+        self._judged = points[-1].at if points else 0.0  # the pace of the option, when last
         typed = bool(options.command) or earlier is not None
         self._run_end = RunEnd(spec, services, self._deadline_monitor, typed=typed)
         self._watchers = Watchers[Sample](
@@ -137,7 +138,6 @@ class Supervisor:
             {
                 "warnings about the journal": lambda _: self._journal_watch.look(),
                 "a forecast": self._deadline_monitor.seen,
-                "the plan's stop rules": self._option_pace.seen,
                 "the count of busy GPUs": self._run_end.look,
             },
         )
@@ -279,7 +279,6 @@ class Supervisor:
         self._checkpoints.avoid = history.avoid
         if decision.fallback:
             self._deadline_monitor.other_option()
-            self._option_pace.begin()
         self._review.announce(decision, history)
         blame = end.found.blame if end and end.found else None
         self._notices.failed(history.failure, decision, blame.why if blame and blame.ranks else "")
@@ -507,7 +506,11 @@ class Supervisor:
         rule, began = stop_rule(self._history, self._options), self._history.option_began
         if rule is None or began is None or not self._fallbacks:
             return ""
-        why = self._option_pace.too_slow(rule, began, now)
+        over = began + rule.within
+        if not self._judged < over <= now:
+            return ""
+        self._judged = now  # whatever comes of it
+        why = too_slow(rule, self._deadline_monitor.option_points, now)
         limit = self._options.timing.precious_after.total_seconds()
         may = self.can_resume or self._options.from_scratch or rule.within <= limit
         return why if may else ""

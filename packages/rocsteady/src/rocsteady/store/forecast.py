@@ -152,7 +152,12 @@ def saving_of(buckets: Sequence[Bucket]) -> float | None:
     saved = [bucket.start for bucket in buckets if SAVED_GAUGE in bucket.gauges] or [
         bucket.start for bucket in buckets if bucket.seconds_in.get("checkpoint")
     ]
-    return median(two - one for one, two in pairwise(saved)) if len(saved) > 1 else None
+    return interval(saved)
+
+
+def interval(times: Sequence[float]) -> float | None:
+    """Return the usual seconds from one of these moments to the next; None if there are not two."""
+    return median(two - one for one, two in pairwise(times)) if len(times) > 1 else None
 
 
 def totals(buckets: Sequence[Bucket]) -> int | None:

@@ -6,7 +6,7 @@ resume is not started again once it has made real progress, unless that was aske
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from msgspec.structs import replace
@@ -34,6 +34,7 @@ from rocsteady.run.options import Fallback, RunOptions, StopRule
 from rocsteady.run.recovery.backoff import in_detail, limit_of, wait_of
 from rocsteady.run.recovery.history import History
 from rocsteady.run.recovery.machine import RunMachine, is_of_gpu
+from rocsteady.store.forecast import ProgressPoint
 from rocsteady.store.redaction import hide_secrets
 from rocsteady.store.values import AttemptRecord, AttemptResult, Helped
 from rocsteady.system.child_end import Exit
@@ -365,6 +366,19 @@ def _proposal(base: Decision, history: History, options: RunOptions, here: Here)
         needs=None if base.ends else here.needs,
         leaves="" if base.ends else _fails_too_often(history, options, here.now),
     )
+
+
+def too_slow(rule: StopRule, points: Sequence[ProgressPoint], now: float) -> str:
+    """Return why an option is left at the end of its time; "" if it is kept.
+
+    What restarts cost is part of its pace.
+    """
+    made = points[-1].step - points[0].step if points else 0
+    rate = max(0, made) / (now - points[0].at) if points and now > points[0].at else 0.0
+    if rule.least is None or rate >= rule.least:
+        return ""
+    slow = f"{rate:.3g} steps/s after {duration(rule.within)}"
+    return f"{slow}, and the plan asks for {rule.least:.3g}"
 
 
 def _fails_too_often(history: History, options: RunOptions, now: float) -> str:

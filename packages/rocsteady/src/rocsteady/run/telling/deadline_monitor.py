@@ -6,6 +6,7 @@ It only says so. A healthy run is never ended for a deadline.
 from __future__ import annotations
 
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
 
 from rocsteady import wording as words
@@ -19,43 +20,21 @@ from rocsteady.store.forecast import (
     due,
     fell_after,
     forecast,
+    interval,
     needed,
     points_of,
     totals,
 )
-from rocsteady.store.values import Run, RunRecord, Sample
+from rocsteady.store.values import SAVED_GAUGE, Run, RunRecord, Sample
 from rocsteady.wording import moment
 
 MAX_POINTS = 500  # points; every second one is forgotten when there are more
 POLL_EVERY = 2.0  # seconds
-CHECKPOINT = "checkpoint"  # the phase
+LATE_SAVES = 50  # by which it is known how often it saves
 PACE_MARGIN = 0.9  # of the pace of a trial, on which a run counts
 # How long it must look so before it is said: a part of the time that there is, in seconds between.
 WAIT_SHARE, SHORTEST_WAIT, LONGEST_WAIT = 0.02, 4.0, 600.0
 SURE_FACTOR = 4  # times as soon, where the whole interval says so
-
-
-class Saves:
-    """How often checkpoints are written, by the time that goes into them."""
-
-    def __init__(self) -> None:
-        self._count, self._first, self._last = 0, 0.0, 0.0
-        self._spent = 0.0
-        self._under_way = False
-
-    @property
-    def apart(self) -> float | None:
-        """Seconds from one to the next; None if fewer than two were seen."""
-        return (self._last - self._first) / (self._count - 1) if self._count > 1 else None
-
-    def update(self, sample: Sample) -> None:
-        """See whether one is being written."""
-        spent = sample.seconds_in.get(CHECKPOINT, 0.0)
-        under_way = spent > self._spent
-        if under_way and not self._under_way:
-            self._count += 1
-            self._first, self._last = self._first or sample.at, sample.at
-        self._spent, self._under_way = spent, under_way
 
 
 class LatenessFilter:
@@ -105,7 +84,7 @@ class DeadlineMonitor:
         self._slipped = slipped
         self._attempt = 0
         self._apart = 0.0  # seconds, at least, between two points
-        self._saves = Saves()
+        self._saved: deque[float] = deque(maxlen=LATE_SAVES)  # when, by the wall clock
         self._looked = 0.0
         self._lateness = LatenessFilter(run.started, self.due) if self.due is not None else None
         self._passed = False  # it was said that the deadline has
@@ -118,11 +97,17 @@ class DeadlineMonitor:
         """Measure the pace anew from this attempt, which uses another option."""
         self._since = self._attempt
 
+    @property
+    def option_points(self) -> list[ProgressPoint]:
+        """How far the run was when, on its present option."""
+        return [point for point in self._points if point.attempt > self._since]
+
     def seen(self, sample: Sample) -> None:
         """Take a look into account; say once that the deadline will be missed."""
         self.total = sample.total if sample.total is not None else self.total
         self._add(ProgressPoint(sample.at, sample.step, self._attempt))
-        self._saves.update(sample)
+        if SAVED_GAUGE in sample.measured:
+            self._saved.append(sample.at)
         if self._lateness is not None and abs(sample.at - self._looked) >= POLL_EVERY:
             self._looked = sample.at
             self._look(sample.at, self._lateness)
@@ -132,7 +117,7 @@ class DeadlineMonitor:
         restarts = Restarts(
             between=self._between() or PRIOR_BETWEEN,
             started=self._run.started,
-            saving=self._saves.apart,
+            saving=interval(self._saved),
         )
         return forecast(self._points, self.total, now=now, restarts=restarts, since=self._since)
 
