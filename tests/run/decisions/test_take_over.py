@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, NamedTuple
@@ -9,16 +11,51 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 
 from rocsteady.model import Decision
+from rocsteady.run.hosts.host_decision import HostAgreement, Message
 from rocsteady.run.recovery.decision import Here, decide
 from rocsteady.run.recovery.history import history_of
 from rocsteady.store.journal import Journal
 from rocsteady.store.location import find_place
-from rocsteady.store.values import Event
+from rocsteady.store.values import DecisionRecord, Event
 from tests.run.decisions.driver import Driven
 from tests.run.decisions.histories import COUNT, Case, case
 
 if TYPE_CHECKING:
     from tests.conftest import Recorded
+
+HOSTS_EVERY = 3  # every so many histories, another host has a say
+
+
+class Link:
+    """The way to one other host, which has proposed what it would do."""
+
+    def __init__(self, other: Message | None = None) -> None:
+        self.mine: Message | None = None
+        self._other = other
+
+    def agree(self, mine: Message, choose: Callable[[list[Message]], Message]) -> Message:
+        self.mine = mine
+        return choose([mine, *([self._other] if self._other else [])])
+
+
+class OtherHost:
+    """A host of the same job, whose ranks end in other ways."""
+
+    def __init__(self, history: Case, recorded: Recorded) -> None:
+        beside = replace(case(history.number + 1), options=history.options)
+        self._driven = Driven(beside, recorded.machine(beside.machine), recorded.knowledge)
+        self._driven.first()
+
+    def proposal(self, number: int) -> Message | None:
+        """Return what it would do after an attempt; None: nothing, as its part is over."""
+        driven = self._driven
+        if number > len(driven.case.endings):
+            return None
+        driven.attempt(number)
+        decision, link = decide(driven.history, driven.case.options, driven.here(number)), Link()
+        HostAgreement(link).agree(decision, driven.history)
+        driven.decided(number, decision)
+        return {**link.mine, "host": 1} if link.mine else None
 
 
 class Moment(NamedTuple):
@@ -34,6 +71,7 @@ def moments(
 ) -> tuple[list[Moment], Driven]:
     """Return each decision of a run; with ``dice``, the supervisor is killed now and then."""
     driven = Driven(history, recorded.machine(history.machine), recorded.knowledge)
+    other = OtherHost(history, recorded) if history.number % HOSTS_EVERY == 0 else None
     found: list[Moment] = []
 
     def killed() -> None:
@@ -47,13 +85,17 @@ def moments(
             driven.attempt(number)
             killed()
             here, events = driven.here(number), tuple(driven.events)
+            agreement = HostAgreement(Link(other.proposal(number)) if other else None)
             decision = decide(driven.history, history.options, here)
+            agreed = agreement.agree(decision, driven.history)
             killed()
-            if dice:  # what was not recorded is decided again
+            if dice:  # what was not recorded is decided and agreed on again
                 assert decide(driven.history, history.options, here) == decision
-            driven.decided(number, decision)
+                assert agreement.agree(decision, driven.history) == agreed
+            driven.decided(number, agreed)
             killed()
             found.append(Moment(events, here, decision))
+            decision = agreed
             if decision.ends:
                 break
             driven.clock.now += decision.wait
@@ -68,7 +110,7 @@ def test_who_reads_the_journal_decides_the_same(recorded: Recorded, tmp_path: Pa
         found, _ = moments(history, recorded)
         if not found:
             continue
-        moment = dice.choice(found)
+        moment = dice.choice(found) if number % HOSTS_EVERY else found[-1]
         run = journal.begin_run(("python",), job={}, name=f"run-{number}")
         for event in moment.events:
             journal.record(msgspec.structs.replace(event, run=run.id))
@@ -80,6 +122,13 @@ def test_who_reads_the_journal_decides_the_same(recorded: Recorded, tmp_path: Pa
         assert decide(read, history.options, moment.here) == moment.decision, name
     journal.close()
     assert len(chosen) > COUNT * 0.9
+    adopted = [
+        event
+        for _, _, moment in chosen
+        for event in moment.events
+        if isinstance(event, DecisionRecord) and event.decision.host is not None
+    ]
+    assert len(adopted) > COUNT * 0.02, "hosts had a say"
 
 
 def test_a_kill_between_deciding_recording_and_acting_changes_nothing(recorded: Recorded) -> None:
