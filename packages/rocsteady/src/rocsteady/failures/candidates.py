@@ -102,6 +102,7 @@ class Candidate(NamedTuple):
     traceback: str = ""
     bare: bool = False  # an exception without its traceback
     by_end: bool = False  # only how the process ended tells of it
+    waits_for_ranks: bool = False  # it hangs in a collective
 
 
 def kind_by_numbers(kind: str, text: str, symptoms: Symptoms) -> str:

@@ -17,11 +17,10 @@ from rocsteady.doctor.knowledge.failures import (
     FailureKnowledge,
     KnownFailure,
 )
-from rocsteady.doctor.knowledge.waits import WaitKnowledge, load_waits
+from rocsteady.doctor.knowledge.waits import load_waits
 from rocsteady.failures.candidates import Candidate, EndRules, TextRules, rank_first_seen
 from rocsteady.failures.hangs import (
     BY_PHASE,
-    Hang,
     HangRules,
     place_of_thread,
 )
@@ -70,10 +69,10 @@ _WORKERS = re.compile(r"(?i)DataLoader worker|num_workers\W{1,4}[1-9]|in worker\
 class Classifier:
     """Names failures by what is known of them."""
 
-    def __init__(self, knowledge: FailureKnowledge, waits: WaitKnowledge | None = None) -> None:
+    def __init__(self, knowledge: FailureKnowledge) -> None:
         self.kinds = knowledge.kinds
         self.reader = TextRules(knowledge.signatures)
-        self.hangs = HangRules(knowledge.signatures, waits or load_waits())
+        self.hangs = HangRules(knowledge.signatures, load_waits())
         self.ends = EndRules(knowledge.signatures)
         self._sources = {it.id: it.sources for it in knowledge.signatures}
 
@@ -263,7 +262,8 @@ class _Evidence:
         if symptoms.hung and not symptoms.phase and (hang is None or hang.kind == FailureKind.HANG):
             hang = hangs.name_text(end[-UNPARSED_LENGTH:]) or hang
         if hang is not None:
-            return _from_hang(hang, several=len(symptoms.snapshots) > 1)
+            sure = len(symptoms.snapshots) > 1 and hang.signature
+            return hang._replace(certainty=Certainty.CERTAIN) if sure else hang
         if not symptoms.hung:
             return None
         kind = BY_PHASE.get(symptoms.phase, FailureKind.HANG)
@@ -408,19 +408,6 @@ def _crash_place(log: str) -> str:
         return ""
     crashed = (stack for stack in read_dump(log[-DUMP_LENGTH:]) if stack.trains)
     return next(map(place_of_thread, crashed), "")
-
-
-def _from_hang(hang: Hang, *, several: bool) -> Candidate:
-    return Candidate(
-        kind=hang.kind,
-        role=Role.ROOT,
-        certainty=Certainty.CERTAIN if several and hang.signature else Certainty.LIKELY,
-        at=0,
-        seen=hang.seen,
-        signature=hang.signature.id if hang.signature else "",
-        place=hang.place,
-        rank=hang.rank,
-    )
 
 
 def _plain(kind: str, seen: str) -> Candidate:

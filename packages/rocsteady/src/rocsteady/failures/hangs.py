@@ -9,14 +9,14 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
 
 from rocsteady.doctor.knowledge.failures import Signature, Where
 from rocsteady.doctor.knowledge.waits import WaitKnowledge
+from rocsteady.failures.candidates import Candidate
 from rocsteady.failures.stacks import Pattern, StackFrame, ThreadPosition
 from rocsteady.hangs.frames import place
 from rocsteady.hangs.values import Wait
-from rocsteady.model import FailureKind
+from rocsteady.model import Certainty, FailureKind, Role
 
 BY_PHASE = {
     "data": FailureKind.HANG_IN_LOADER,
@@ -60,17 +60,6 @@ _RUN_BACKWARD = Pattern("backward (autograd/__init__.py)")
 _IDLE_WORKER = Pattern("get (multiprocessing/queues.py)")
 
 
-class Hang(NamedTuple):
-    """Where it hangs, and by what that is seen."""
-
-    kind: str
-    place: str = ""
-    seen: tuple[str, ...] = ()
-    signature: Signature | None = None
-    rank: int | None = None
-    waiting: bool = False  # for other ranks
-
-
 class HangRules:
     """Names hangs."""
 
@@ -88,7 +77,9 @@ class HangRules:
         ]
         self._waits = waits
 
-    def name(self, stacks: Sequence[ThreadPosition], culprit: int | None = None) -> Hang | None:
+    def name(
+        self, stacks: Sequence[ThreadPosition], culprit: int | None = None
+    ) -> Candidate | None:
         """Name the hang of these stacks; None if nothing can be read from them.
 
         ``culprit`` is the process that the verdict blames. Without one, as for a dump that somebody
@@ -110,7 +101,7 @@ class HangRules:
             return self._of_workers(workers)
         return _odd_one_out(hangs)
 
-    def name_text(self, text: str) -> Hang | None:
+    def name_text(self, text: str) -> Candidate | None:
         """Name the hang of a text that speaks of frames without being a dump."""
         lines = [line.strip() for line in text.split("\n") if line.strip()][-MOST_LINES:]
         for signature, patterns, source in self._signatures:
@@ -118,12 +109,12 @@ class HangRules:
                 if any(pattern.in_line(line) for pattern in patterns) or (
                     len(lines) <= FEW_LINES and source.search(line)
                 ):
-                    return Hang(signature.failure, seen=(line[:300],), signature=signature)
+                    return _hang(signature.failure, "", (line[:300],), signature)
         return None
 
     def _of_process(
         self, stacks: Sequence[ThreadPosition], workers: Sequence[list[ThreadPosition]]
-    ) -> Hang | None:
+    ) -> Candidate | None:
         training = next((stack for stack in stacks if stack.trains), None)
         if training is None or not training.frames:
             return None
@@ -133,13 +124,15 @@ class HangRules:
             self._known([*others, training] if backward else [training], training)
             or self._known(others, training)
             or _in_script(training)
-            or Hang(
+            or _hang(
                 FailureKind.HANG, place_of_thread(training), _shown(training, training.frames[0])
             )
         )
         return self._with_worker(hang._replace(rank=training.rank), workers)
 
-    def _known(self, stacks: Sequence[ThreadPosition], training: ThreadPosition) -> Hang | None:
+    def _known(
+        self, stacks: Sequence[ThreadPosition], training: ThreadPosition
+    ) -> Candidate | None:
         """Return the first signature that one of these stacks has."""
         for signature, patterns, innermost in self._signatures:
             for stack in stacks:
@@ -147,13 +140,10 @@ class HangRules:
                     continue
                 frame = _found(stack, patterns, innermost)
                 if frame is not None:
-                    return Hang(
-                        signature.failure,
-                        place_of_thread(training, frame),
-                        _shown(stack, frame),
-                        signature,
-                        waiting=any(_any(stacks, pattern) for pattern in self._collectives),
-                    )
+                    waits = any(_any(stacks, pattern) for pattern in self._collectives)
+                    where, seen = place_of_thread(training, frame), _shown(stack, frame)
+                    found = _hang(signature.failure, where, seen, signature)
+                    return found._replace(waits_for_ranks=waits)
         return None
 
     def _only_serves(self, stack: ThreadPosition) -> bool:
@@ -161,7 +151,7 @@ class HangRules:
         native = [frame.function for frame in stack.frames if not frame.python]
         return self._waits.helper(stack.thread, python, native)
 
-    def _with_worker(self, hang: Hang, workers: Sequence[list[ThreadPosition]]) -> Hang:
+    def _with_worker(self, hang: Candidate, workers: Sequence[list[ThreadPosition]]) -> Candidate:
         """Add to a wait for the loader which worker is stuck, and where."""
         stuck = self._of_workers(workers) if hang.kind == FailureKind.HANG_IN_LOADER else None
         if stuck is None:
@@ -169,14 +159,28 @@ class HangRules:
         return hang._replace(place=stuck.place, seen=(*hang.seen, *stuck.seen))
 
     @staticmethod
-    def _of_workers(workers: Sequence[list[ThreadPosition]]) -> Hang | None:
+    def _of_workers(workers: Sequence[list[ThreadPosition]]) -> Candidate | None:
         for mine in workers:
             main = next((s for s in mine if s.trains), mine[0])
             if not any(_IDLE_WORKER.fits(frame) for frame in main.frames):
-                return Hang(
+                return _hang(
                     FailureKind.HANG_IN_LOADER, place_of_thread(main), _shown(main, main.frames[0])
                 )
         return None
+
+
+def _hang(
+    kind: str, place: str, seen: tuple[str, ...], signature: Signature | None = None
+) -> Candidate:
+    return Candidate(
+        kind=kind,
+        role=Role.ROOT,
+        certainty=Certainty.LIKELY,
+        at=0,
+        seen=seen,
+        signature=signature.id if signature else "",
+        place=place,
+    )
 
 
 def place_of_thread(stack: ThreadPosition, told: StackFrame | None = None) -> str:
@@ -217,7 +221,7 @@ def _found(
     return innermost if inner.search(told) else None
 
 
-def _in_script(stack: ThreadPosition) -> Hang | None:
+def _in_script(stack: ThreadPosition) -> Candidate | None:
     """Return a wait of the script's own code, with nothing of torch below it."""
     native = [frame.function for frame in stack.frames if not frame.python]
     own = _users_frame(stack)
@@ -228,14 +232,14 @@ def _in_script(stack: ThreadPosition) -> Hang | None:
         return None
     if not (native or above or stack.wait in _WAITS or _BLOCKS.search(own.source)):
         return None
-    return Hang(FailureKind.HANG_IN_SCRIPT, _spelled(own), _shown(stack, stack.frames[0]))
+    return _hang(FailureKind.HANG_IN_SCRIPT, _spelled(own), _shown(stack, stack.frames[0]))
 
 
-def _odd_one_out(hangs: Sequence[Hang]) -> Hang | None:
+def _odd_one_out(hangs: Sequence[Candidate]) -> Candidate | None:
     if len(hangs) < 2:  # noqa: PLR2004 - one has nobody to be compared with
         return hangs[0] if hangs else None
     places = Counter((hang.kind, hang.place) for hang in hangs)
-    apart = [hang for hang in hangs if not hang.waiting]
+    apart = [hang for hang in hangs if not hang.waits_for_ranks]
     return min(apart or hangs, key=lambda hang: places[hang.kind, hang.place])
 
 
