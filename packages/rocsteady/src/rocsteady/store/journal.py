@@ -146,9 +146,7 @@ class Journal:
             "command": command,
             "job": msgspec.to_builtins(job),
             "strategy": strategy,
-            "machine": self.here.machine,
-            "boot_id": self.here.boot_id,
-            "process": self.here.process,
+            **msgspec.structs.asdict(self.here),
             "started": self._clock(),
             "outcome": RunOutcome.NONE,
         }
@@ -176,9 +174,7 @@ class Journal:
         agree_also(added, records)
 
     def _agreement(self, name: str) -> tuple[Agreed | None, str, tuple[Strategy, ...]]:
-        with self._reader() as connection:
-            if connection is None:
-                raise JournalError(f"there is no run {name!r}: nothing was run here yet")
+        with self._reader_of(name) as connection:
             run, rows = queries.run_and_choices(connection, name)
         agreed, sha256 = kept(Agreed, self.place.folder / RUNS / name), sha256_of(run)
         if agreed is not None and agreed.sha256 != sha256:
@@ -255,9 +251,7 @@ class Journal:
             "attempt": attempt,
             "kind": kind,
             "what": what,
-            "machine": self.here.machine,
-            "boot_id": self.here.boot_id,
-            "process": self.here.process,
+            **msgspec.structs.asdict(self.here),
             "at": self._clock(),
         }
         number = self._writer.now(
@@ -286,9 +280,7 @@ class Journal:
         return tuple(msgspec.structs.replace(line, run=self._seen(line.run)) for line in lines)
 
     def story(self, name: str) -> RunRecord:
-        with self._reader() as connection:
-            if connection is None:
-                raise JournalError(f"there is no run {name!r}: nothing was run here yet")
+        with self._reader_of(name) as connection:
             story = queries.story(connection, name)
         run = self._seen(story.run)
         seen = (each.last_progress or each.start for each in story.progress)
@@ -314,9 +306,7 @@ class Journal:
 
     def command(self, name: str) -> tuple[str, ...]:
         """Return a run's command to be started again, to the byte."""
-        with self._reader() as connection:
-            if connection is None:
-                raise JournalError(f"there is no run {name!r}: nothing was run here yet")
+        with self._reader_of(name) as connection:
             return queries.command_of(connection, name)
 
     def flush(self, within: timedelta = OPEN_WITHIN) -> None:
@@ -364,6 +354,13 @@ class Journal:
             if isinstance(error, sqlite3.Error) and database.is_damage(error):
                 raise self._damaged(str(error)) from None
             raise JournalError(f"{self.place.database}: {error}") from None
+
+    @contextlib.contextmanager
+    def _reader_of(self, name: str) -> Iterator[sqlite3.Connection]:
+        with self._reader() as connection:
+            if connection is None:
+                raise JournalError(f"there is no run {name!r}: nothing was run here yet")
+            yield connection
 
     def _damaged(self, why: str) -> JournalError:
         """Return what is wrong, what is left and what to type."""

@@ -103,7 +103,6 @@ def existing_places(
     project: Path,
     *,
     state: Path | None = None,
-    temporary: Path | None = None,
     filesystem: Callable[[Path], str] = filesystem_of,
 ) -> tuple[Place, ...]:
     """Find the journals of this project, to read them. Nothing is made, changed or written.
@@ -112,7 +111,7 @@ def existing_places(
     recorded elsewhere.
     """
     state = state or state_folder()
-    folders = _folders(project, state, temporary)
+    folders = _folders(project, state, None)
     own, in_state = folders[0], folders[-2]
     memory = memory_file(state, filesystem)
     places, notes = [], []

@@ -70,12 +70,6 @@ class Meter:
             width=width,
             first_step=before.step,
             last_step=before.step,
-            total=None,
-            first_progress=None,
-            last_progress=None,
-            quiet=0.0,
-            seconds_in={},
-            seconds_as={},
         )
 
     def _grown(self, bucket: Bucket, sample: Sample) -> Bucket:

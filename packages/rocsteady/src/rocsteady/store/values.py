@@ -198,12 +198,12 @@ class Bucket(Value, frozen=True, kw_only=True):
     width: int  # seconds
     first_step: int
     last_step: int
-    total: int | None  # steps in all, if that is known
-    first_progress: float | None  # when a step was first and last seen to be made here
-    last_progress: float | None
-    quiet: float  # longest time without progress, in seconds
-    seconds_in: dict[str, float]  # by phase
-    seconds_as: dict[RunState, float]
+    total: int | None = None  # steps in all, if that is known
+    first_progress: float | None = None  # when a step was first and last seen to be made here
+    last_progress: float | None = None
+    quiet: float = 0.0  # longest time without progress, in seconds
+    seconds_in: dict[str, float] = field(default_factory=dict)  # by phase
+    seconds_as: dict[RunState, float] = field(default_factory=dict)
     gauges: dict[str, Gauge] = field(default_factory=dict)  # by name: run/attempt/gauges.py
 
 

@@ -30,7 +30,6 @@ def start_session(
     environment: Mapping[str, str],
     folder: Path,
     output: Path,
-    stdin: int = subprocess.DEVNULL,
 ) -> subprocess.Popen[bytes]:
     """Start a program in its own session, with all that it prints added to a file of the user's."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | getattr(os, "O_NOFOLLOW", 0)
@@ -38,7 +37,7 @@ def start_session(
     try:
         return subprocess.Popen(
             command,
-            stdin=stdin,
+            stdin=subprocess.DEVNULL,
             stdout=descriptor,
             stderr=descriptor,
             env=dict(environment),

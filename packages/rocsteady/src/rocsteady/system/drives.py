@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from datetime import timedelta
 from pathlib import Path
 
-from rocsteady.system.parallel import run_all
+from rocsteady.system.parallel import in_time
 
 MOUNTS = Path("/proc/self/mounts")
 CLOCK_GRAIN = 0.02  # seconds; a file's time comes from a coarser clock than ours
@@ -30,16 +31,10 @@ def unescaped(place: str) -> str:
 
 def responds(path: Path) -> bool:
     """Return whether a drive answers, be it that there is no such path on it."""
-    found: list[bool] = []
 
-    def look() -> None:
-        try:
+    def look() -> bool:
+        with contextlib.suppress(FileNotFoundError, NotADirectoryError):
             path.stat()
-        except (FileNotFoundError, NotADirectoryError):
-            pass
-        except OSError:
-            return
-        found.append(True)
+        return True
 
-    run_all({"path": look}, within=ANSWERS_WITHIN, at_once=1)
-    return bool(found)
+    return in_time(look, otherwise=False, within=ANSWERS_WITHIN)

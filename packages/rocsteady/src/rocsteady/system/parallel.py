@@ -56,3 +56,8 @@ def run_all(
     for key in jobs.keys() - done.keys() - failed.keys():
         failed[key] = LATE
     return Outcomes(done, failed)
+
+
+def in_time(job: Callable[[], Result], otherwise: Result, *, within: timedelta) -> Result:
+    """Return what a job returns, or something else if it fails or does not answer in time."""
+    return run_all({"job": job}, within=within).results.get("job", otherwise)

@@ -23,7 +23,7 @@ from rocsteady.run.recovery.history import History
 from rocsteady.store.redaction import hide_secrets
 from rocsteady.store.values import AttemptResult
 from rocsteady.system.drives import ANSWERS_WITHIN, CLOCK_GRAIN, mounts
-from rocsteady.system.parallel import run_all
+from rocsteady.system.parallel import in_time
 
 LONGEST_WAIT = timedelta(minutes=10)
 DAY = timedelta(days=1)
@@ -104,8 +104,9 @@ class Drives:
         unsaved = history.result.unsaved
         disk = Path(unsaved).parent if unsaved else self._folder
         if kind == FailureKind.DISK_FULL:
-            wanted = _free(disk) + max(min(ROOM, _size(disk) // 10), room + room // 5)
-            return lambda: _free(disk) >= wanted
+            size, free = _usage(disk)
+            wanted = free + max(min(ROOM, size // 10), room + room // 5)
+            return lambda: _usage(disk)[1] >= wanted
         missing = [path for path in history.missed if not _answers(self._folder / path)]
         if kind == FailureKind.STORAGE_UNAVAILABLE and missing:
             return lambda: all(_answers(self._folder / path) for path in missing)
@@ -124,15 +125,13 @@ class Drives:
 
         A folder that is written to may just lack the file.
         """
-        found: list[bool] = []
 
-        def look() -> None:
+        def look() -> bool:
             entries = islice(place.parent.iterdir(), MAX_ENTRIES)
             written = any(entry.lstat().st_mtime >= self._began for entry in entries)
-            found.append(place.parent.stat().st_mtime >= self._began and not written)
+            return place.parent.stat().st_mtime >= self._began and not written
 
-        run_all({"folder": look}, within=ANSWERS_WITHIN, at_once=1)
-        return bool(found and found[0])
+        return in_time(look, otherwise=False, within=ANSWERS_WITHIN)
 
 
 def in_detail(failure: Failure) -> str:
@@ -157,27 +156,11 @@ def _unavailable(failure: Failure, title: str) -> Failure:
     )
 
 
-def _free(folder: Path) -> int:
-    return _usage(folder)[1]
-
-
-def _size(folder: Path) -> int:
-    return _usage(folder)[0]
-
-
 def _usage(folder: Path) -> tuple[int, int]:
     """Return the bytes of a disk, and those that are free; zeros if it does not answer."""
-    found: list[tuple[int, int]] = []
-
-    def look() -> None:
-        usage = shutil.disk_usage(folder)
-        found.append((usage.total, usage.free))
-
-    run_all({"disk": look}, within=ANSWERS_WITHIN, at_once=1)
-    return found[0] if found else (0, 0)
+    total, _, free = in_time(lambda: shutil.disk_usage(folder), (0, 0, 0), within=ANSWERS_WITHIN)
+    return total, free
 
 
 def _answers(path: Path) -> bool:
-    found: list[bool] = []
-    run_all({"path": lambda: found.append(path.exists())}, within=ANSWERS_WITHIN, at_once=1)
-    return bool(found and found[0])
+    return in_time(path.exists, otherwise=False, within=ANSWERS_WITHIN)
