@@ -20,7 +20,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from rocsteady.run.attempt.injection import lay_out, runtime_folder
+from rocsteady.run.attempt.injection import lay_out, private_folder, runtime_folders
 
 STEP_HOOK = {2: 0.5, 20: 0.1}  # most per cent of a step of so many ms, for the step hook alone
 ALL_PHASES = {2: 1.0, 20: 0.3}
@@ -90,7 +90,7 @@ def main() -> None:
     parser.add_argument("--python", required=True, help="an interpreter that has torch")
     parser.add_argument("--pairs", type=int, default=10)
     arguments = parser.parse_args()
-    folder = runtime_folder(f"benchmark-{os.getpid()}", os.environ)
+    folder = private_folder(runtime_folders(f"benchmark-{os.getpid()}", os.environ)[0])
     try:
         injection = lay_out(folder)
         added = injection.environment({}, run_id="benchmark", supervisor=os.getpid())

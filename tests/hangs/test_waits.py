@@ -247,7 +247,7 @@ child.wait()
 
 
 def test_sort_that_waits_for_a_pipe_of_ours_is_closed(start: Start) -> None:
-    """It has handlers for alarms, which only remove its files; no Python rules its own alarm out."""
+    """Its handlers for alarms only remove files; it may have an alarm, as any program."""
     victim = start(sys.executable, "-c", SORTS)
     time.sleep(0.5)  # until it has read what there is
 

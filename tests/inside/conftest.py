@@ -15,7 +15,7 @@ from typing import NamedTuple
 import pytest
 from rocsteady_train.inside import wire
 
-from rocsteady.run.attempt.injection import Injection, lay_out, runtime_folder
+from rocsteady.run.attempt.injection import Injection, lay_out, private_folder, runtime_folders
 
 WITHIN = 120  # seconds; a run that takes longer is stuck
 
@@ -103,7 +103,8 @@ class Inside:
 def _laid_out(folder: Path) -> Iterator[Inside]:
     if sys.platform == "win32":
         pytest.fail("the injection is unconfirmed on Windows")
-    runtime = runtime_folder(f"test-{os.getpid()}-{folder.name}"[:90], os.environ)
+    name = f"test-{os.getpid()}-{folder.name}"[:90]
+    runtime = private_folder(runtime_folders(name, os.environ)[0])
     yield Inside(lay_out(runtime), folder)
     shutil.rmtree(runtime)
 

@@ -168,6 +168,32 @@ def test_a_run_whose_journal_cannot_be_written_is_still_restarted(
     assert sum("cannot be written" in line for line in ended.said) == 1, ended.err
 
 
+def test_full_shared_memory_leads_to_the_temporary_folder(project: Project) -> None:
+    if not ROOT:
+        pytest.skip("needs root to mount a file system")
+    project.environment["PYTHONPATH"] = stand_in_torch(project)
+    fills = "mount -t tmpfs -o size=64k tmpfs /dev/shm && ! head -c 1M /dev/zero > /dev/shm/full"
+    shell = ("unshare", "-m", "sh", "-c", f'{fills} 2>&-; exec "$@"', "sh")
+    project.program = (*shell, *project.program)
+
+    ended = project.run(
+        *("--max-attempts", "1", "--", sys.executable),
+        project.script("""
+            import threading, time
+            from torch.optim import optimizer
+            for _ in range(60):
+                optimizer.step()
+                time.sleep(0.02)
+            threading.Event().wait()
+        """),
+    )
+
+    assert len(ended.lines("hung")) == 1, ended.err
+    assert ended.lines("hung")[0].startswith("step 60")
+    assert not any("observe" in line for line in ended.said)
+    assert not [path for path in project.temporary.iterdir() if "rocsteady" in path.name]
+
+
 def test_a_hang_on_a_full_disk_is_ended_and_the_disk_reported_once(
     project: Project, small_disk: Path
 ) -> None:

@@ -11,7 +11,14 @@ from rocsteady_train.inside import wire
 
 from rocsteady import __version__
 from rocsteady.errors import RocsteadyError
-from rocsteady.run.attempt.injection import Injection, claim, lay_out, runtime_folder, sweep
+from rocsteady.run.attempt.injection import (
+    Injection,
+    claim,
+    lay_out,
+    private_folder,
+    runtime_folders,
+    sweep,
+)
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="owners and modes are of POSIX")
 DISK = "/dev/vda1 / ext4 rw 0 0\n"
@@ -74,56 +81,53 @@ def test_comes_before_the_users_own_pythonpath(existing: dict[str, str], path: s
     }
 
 
+def folders(environment: dict[str, str], memory: Path, mounts: Path) -> list[Path]:
+    found = runtime_folders("a", environment, shared_memory=memory, mounts=mounts)
+    return [folder.parent for folder in found]
+
+
 def test_prefers_the_users_own_runtime_folder(tmp_path: Path) -> None:
     told = tmp_path / "run user"
     told.mkdir()
+    environment = {"XDG_RUNTIME_DIR": str(told), "TMPDIR": "/t"}
 
-    folder = runtime_folder(
-        "a", {"XDG_RUNTIME_DIR": str(told)}, shared_memory=tmp_path, mounts=mounted(tmp_path, told)
-    )
+    found = folders(environment, tmp_path, mounted(tmp_path, tmp_path, told))
 
-    assert folder == told / "rocsteady-a"
-    assert folder.stat().st_mode & 0o777 == 0o700
+    assert found == [told, tmp_path, Path("/t")]
+    assert private_folder(told / "a").stat().st_mode & 0o777 == 0o700
 
 
 @pytest.mark.parametrize("told", ["", "relative", "/does/not/exist", "/"])
 def test_falls_back_to_shared_memory(tmp_path: Path, told: str) -> None:
-    mounts = mounted(tmp_path, tmp_path)
+    environment = {"XDG_RUNTIME_DIR": told, "TMPDIR": "/t"}
 
-    folder = runtime_folder("a", {"XDG_RUNTIME_DIR": told}, shared_memory=tmp_path, mounts=mounts)
-
-    assert folder == tmp_path / "rocsteady-a"
+    assert folders(environment, tmp_path, mounted(tmp_path, tmp_path)) == [tmp_path, Path("/t")]
 
 
-def test_refuses_a_disk(tmp_path: Path) -> None:
-    with pytest.raises(RocsteadyError, match=r"^Neither XDG_RUNTIME_DIR nor .* disk\.$"):
-        runtime_folder("a", {}, shared_memory=tmp_path, mounts=mounted(tmp_path))
+def test_a_disk_is_the_last_resort_and_that_of_temporary_files(tmp_path: Path) -> None:
+    assert folders({"TMPDIR": "/t"}, tmp_path, mounted(tmp_path)) == [Path("/t")]
 
 
 def test_finds_the_folder_of_the_same_run_again(tmp_path: Path) -> None:
-    mounts = mounted(tmp_path, tmp_path)
-    first = runtime_folder("a", {}, shared_memory=tmp_path, mounts=mounts)
-
-    assert runtime_folder("a", {}, shared_memory=tmp_path, mounts=mounts) == first
+    assert private_folder(tmp_path / "a") == private_folder(tmp_path / "a")
 
 
 def test_refuses_a_link_and_a_folder_that_others_can_enter(tmp_path: Path) -> None:
-    mounts = mounted(tmp_path, tmp_path)
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "rocsteady-link").symlink_to(tmp_path / "elsewhere")
     (tmp_path / "rocsteady-open").mkdir()
     (tmp_path / "rocsteady-open").chmod(0o755)
 
     with pytest.raises(RocsteadyError, match="not a folder that you own"):
-        runtime_folder("link", {}, shared_memory=tmp_path, mounts=mounts)
+        private_folder(tmp_path / "rocsteady-link")
     with pytest.raises(RocsteadyError, match="accessible to other users"):
-        runtime_folder("open", {}, shared_memory=tmp_path, mounts=mounts)
+        private_folder(tmp_path / "rocsteady-open")
 
 
 @pytest.mark.parametrize("run_id", ["", "../a", "a/b", "-a", "a b", "a" * 101, "a\n"])
 def test_refuses_a_name_that_is_no_file_name(run_id: str) -> None:
     with pytest.raises(RocsteadyError, match="valid run name"):
-        runtime_folder(run_id, os.environ)
+        runtime_folders(run_id, os.environ)
 
 
 def test_what_a_dead_supervisor_left_is_swept_and_nothing_else(tmp_path: Path) -> None:
@@ -135,7 +139,7 @@ def test_what_a_dead_supervisor_left_is_swept_and_nothing_else(tmp_path: Path) -
             claim(folder, owner)
     (tmp_path / "rocsteady-link").symlink_to(tmp_path / "rocsteady-dead")
 
-    sweep({}, alive.__getitem__, shared_memory=tmp_path)
+    sweep({"TMPDIR": "/t"}, alive.__getitem__, shared_memory=tmp_path)
 
     left = {path.name.removeprefix("rocsteady-") for path in tmp_path.iterdir()}
     assert left == {"living", "elsewhere", "nobody", "link"}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -44,7 +45,7 @@ def said() -> list[str]:
 def unseen(said: list[str], *, pages: bool = True) -> HeartbeatCheck:
     announcer = Announcer()
     announcer.through = said.append
-    return HeartbeatCheck(announcer, pages=pages, began=0.0)
+    return HeartbeatCheck(announcer, pages=Path("/none") if pages else None, began=0.0)
 
 
 def test_it_is_said_before_the_start_and_not_again(said: list[str]) -> None:

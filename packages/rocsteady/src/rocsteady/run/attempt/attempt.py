@@ -103,7 +103,9 @@ class Attempt:
         )
         self._began = time.monotonic()
         self._heartbeat_check = HeartbeatCheck(
-            services.announcer, pages=context.injection is not None, began=self._began
+            services.announcer,
+            pages=context.injection.pages if context.injection else None,
+            began=self._began,
         )
         apart = services.hosts is not None
         self._pulse: Pulse = begin(self._began, boot_clock(), context.learned, apart=apart)

@@ -1,6 +1,7 @@
-"""Lay out what goes into the training process, and where: on a tmpfs, for nobody else to read.
+"""Lay out what goes into the training process, and where, for nobody else to read.
 
-A page on a disk would be written back by the kernel, and a beat could then wait for that disk.
+On a tmpfs if one has room: a page on a disk is written back by the kernel, and a beat could then
+wait for that disk.
 """
 
 from __future__ import annotations
@@ -11,8 +12,9 @@ import re
 import shutil
 import stat
 import struct
+import tempfile
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import timedelta
 from functools import partial
 from importlib import resources
@@ -24,7 +26,7 @@ from rocsteady_train.untrusted_file import open_regular, read_regular
 
 from rocsteady import __version__
 from rocsteady.errors import RocsteadyError
-from rocsteady.hangs.heartbeat_pages import read_pages
+from rocsteady.hangs.heartbeat_pages import read_notes, read_pages
 from rocsteady.model import Value
 from rocsteady.system import drives, procfs
 from rocsteady.system.parallel import run_all
@@ -69,14 +71,17 @@ class Injection(Value, frozen=True, kw_only=True):
 
 
 def inject(run_id: str, environment: Mapping[str, str], owner: str) -> Injection:
-    """Lay out what one attempt needs, and leave nothing behind if that fails."""
-    folder = runtime_folder(run_id, environment)
-    try:
-        claim(folder, owner)
-        return lay_out(folder)
-    except (OSError, RocsteadyError):
-        remove(folder)
-        raise
+    """Lay out what one attempt needs where there is room, and leave nothing behind elsewhere."""
+    why: OSError | RocsteadyError | None = None
+    for folder in runtime_folders(run_id, environment):
+        try:
+            claim(private_folder(folder), owner)
+            return lay_out(folder)
+        except (OSError, RocsteadyError) as error:
+            why = why or error
+            if not isinstance(error, RocsteadyError):
+                remove(folder)
+    raise why or RocsteadyError("there is no folder for heartbeats that can be written to.")
 
 
 def lay_out(folder: Path) -> Injection:
@@ -112,38 +117,33 @@ def _offer_rendezvous(site: Path) -> None:
     _write(about / "entry_points.txt", entry.encode())
 
 
-def runtime_folder(
+def runtime_folders(
     run_id: str,
     environment: Mapping[str, str],
     *,
     shared_memory: Path = SHARED_MEMORY,
     mounts: Path = drives.MOUNTS,
-) -> Path:
-    """Make a folder in memory that only this user can enter, or find the one of this run."""
+) -> tuple[Path, ...]:
+    """Return where a folder of this run may be: in memory, else in the temporary folder."""
     if RUN_ID.fullmatch(run_id) is None:
         raise RocsteadyError(f"{run_id!r} is not a valid run name.")
-    name = f"{PREFIX}{run_id}"
-    runtime = Path(environment.get("XDG_RUNTIME_DIR", ""))
-    if (
-        runtime.is_absolute()
-        and runtime.is_dir()
-        and _is_own(runtime)
-        and _is_usable(runtime, mounts)
-    ):
-        return _private(runtime / name)
-    if _is_usable(shared_memory, mounts):
-        return _private(shared_memory / name)
-    raise RocsteadyError(
-        f"Neither XDG_RUNTIME_DIR nor {shared_memory} is a writable tmpfs, and heartbeats must not"
-        " wait for a disk."
-    )
+    *in_memory, temporary = _places(environment, shared_memory)
+    usable = [place for place in in_memory if _is_usable(place, mounts)]
+    if usable[:1] == in_memory[:1] and not _is_own(usable[0]):
+        del usable[0]
+    return tuple(place / f"{PREFIX}{run_id}" for place in dict.fromkeys((*usable, temporary)))
+
+
+def _places(environment: Mapping[str, str], shared_memory: Path = SHARED_MEMORY) -> list[Path]:
+    temporary = environment.get("TMPDIR") or tempfile.gettempdir()
+    return [Path(environment.get("XDG_RUNTIME_DIR", "")), shared_memory, Path(temporary)]
 
 
 def find_pages(run_id: str, environment: Mapping[str, str]) -> Path | None:
     """Return the pages of an attempt under way; None if they are not this user's, or not found."""
     if RUN_ID.fullmatch(run_id) is None:
         return None
-    for place in (Path(environment.get("XDG_RUNTIME_DIR", "")), SHARED_MEMORY):
+    for place in _places(environment):
         folder = place / f"{PREFIX}{run_id}"
         try:
             if place.is_absolute() and not folder.is_symlink() and _is_own(folder):
@@ -171,7 +171,7 @@ def sweep(
     shared_memory: Path = SHARED_MEMORY,
 ) -> None:
     """Remove what supervisors of this user left that were killed; memory is not free."""
-    for folder in _left_in(environment.get("XDG_RUNTIME_DIR", ""), shared_memory):
+    for folder in _left_in(_places(environment, shared_memory)):
         owner = _owner(folder)
         if owner and is_alive(owner) is False:
             _remove(folder)
@@ -202,13 +202,13 @@ def _owner(folder: Path) -> str:
         return ""
 
 
-def _left_in(runtime: str, shared_memory: Path) -> Iterator[Path]:
-    for place in {Path(runtime), shared_memory}:
+def _left_in(places: Iterable[Path]) -> Iterator[Path]:
+    for place in set(places):
         if place.is_absolute():
             yield from place.glob(f"{PREFIX}*")
 
 
-def _private(folder: Path) -> Path:
+def private_folder(folder: Path) -> Path:
     try:
         folder.mkdir(mode=PRIVATE_FOLDER)
     except FileExistsError:
@@ -229,7 +229,8 @@ def _is_own(folder: Path) -> bool:
 
 def _is_usable(folder: Path, mounts: Path) -> bool:
     """Return whether a folder is in memory and can be written to."""
-    if os.pathsep in str(folder) or not os.access(folder, os.W_OK | os.X_OK):
+    unfit = os.pathsep in str(folder) or not folder.is_absolute() or not folder.is_dir()
+    if unfit or not os.access(folder, os.W_OK | os.X_OK):
         return False
     kinds = {Path("/"): "", **drives.mounts(mounts)}
     inside = folder.resolve()
@@ -259,8 +260,8 @@ TORCH_LIBRARY = b"libtorch"  # begins the names of its libraries
 class HeartbeatCheck:
     """Looks for it in one attempt, and says it once."""
 
-    def __init__(self, announcer: Announcer, *, pages: bool, began: float) -> None:
-        self._announcer = announcer
+    def __init__(self, announcer: Announcer, *, pages: Path | None, began: float) -> None:
+        self._announcer, self._pages = announcer, pages
         self._due: float | None = (
             began + TORCH_POLL_INTERVAL if pages else None
         )  # None: nothing more to say
@@ -279,8 +280,8 @@ class HeartbeatCheck:
         if not beats:
             found = run_all({pid: partial(_has_torch, pid) for pid in tree()}, within=MAPS_WITHIN)
             pid = next((pid for pid, has in found.results.items() if has), None)
-            if pid is not None:
-                why = "python -I, -E or -S, or a PYTHONPATH that was replaced"
+            if pid is not None and self._pages is not None:
+                why = _why_no_page(pid, self._pages)
                 self._say(
                     f"process {pid} uses torch, but rocsteady's hooks were not loaded ({why})"
                 )
@@ -288,6 +289,16 @@ class HeartbeatCheck:
     def _say(self, what: str) -> None:
         self._due = None
         self._announcer.say(f"{what}: steps cannot be observed.")
+
+
+def _why_no_page(pid: int, pages: Path) -> str:
+    """Return why a process of torch's has no page: as it told, or as far as that can be seen."""
+    if why := read_notes(pages).get(pid):
+        return why
+    with contextlib.suppress(OSError):
+        if Path(f"{procfs.PROC}/{pid}").stat().st_uid != pages.stat().st_uid:
+            return f"it runs as {procfs.owner(pid) or 'another user'}, who may not enter {pages}"
+    return "python -I, -E or -S, or a PYTHONPATH that was replaced"
 
 
 def option_against_hooks(command: Sequence[str]) -> str:

@@ -48,6 +48,8 @@ def make() -> memoryview:
     descriptor = _new_file(_name(wire.SUFFIX), os.O_RDWR)
     try:
         os.ftruncate(descriptor, wire.SIZE)
+        if hasattr(os, "posix_fallocate"):  # where there is no room, a write to a map kills
+            os.posix_fallocate(descriptor, 0, wire.SIZE)
         kept_open: dict[str, Any] = {"trackfd": False} if sys.version_info >= (3, 13) else {}
         words = memoryview(mmap.mmap(descriptor, wire.SIZE, **kept_open)).cast("Q")
     finally:
