@@ -88,8 +88,6 @@ _PLACE = re.compile(r"^(?P<file>.*?):\d+ (?P<function>.*)$")
 
 
 class Candidate(NamedTuple):
-    """One thing that could be the failure."""
-
     kind: str
     role: Role
     certainty: Certainty
@@ -334,7 +332,6 @@ class ExceptionRules:
         return found
 
     def of_log(self, log: str, traces: Sequence[Traceback], symptoms: Symptoms) -> list[Candidate]:
-        """Name the tracebacks that a log has."""
         chains = _chains(traces)
         found = [it for chain in chains if (it := self._of_chain(log, chain, symptoms))]
         reliable = [it for it in found if it.kind != FailureKind.UNKNOWN and not it.bare]

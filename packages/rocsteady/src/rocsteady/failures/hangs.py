@@ -61,8 +61,6 @@ _IDLE_WORKER = Pattern("get (multiprocessing/queues.py)")
 
 
 class HangRules:
-    """Names hangs."""
-
     def __init__(self, signatures: Iterable[Signature], waits: WaitKnowledge) -> None:
         self._signatures = [
             (it, [Pattern(frame) for frame in it.frames], re.compile(it.pattern or r"(?!)"))

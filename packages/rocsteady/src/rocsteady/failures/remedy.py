@@ -100,7 +100,6 @@ class Remedy(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
     changes: Changes | None = None
 
     def answers_to(self, kind: str) -> bool:
-        """Return whether it is meant for a kind of failure."""
         return ANY in self.answers or kind in self.answers
 
     def apply(self, situation: Situation) -> Strategy | Refused:

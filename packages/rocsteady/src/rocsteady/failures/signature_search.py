@@ -38,8 +38,6 @@ _BROKEN = re.compile(r"(out of memory\.)[ \t]*\n[ \t]*(?=Tried to allocate)")
 
 
 class Hit(NamedTuple):
-    """One line that a signature recognised."""
-
     at: int  # in the text
     signature: Signature
     line: str
@@ -65,8 +63,6 @@ def _uncoloured(text: str) -> str:
 
 
 class Scanner:
-    """Looks for the patterns of signatures."""
-
     def __init__(self, signatures: Iterable[Signature]) -> None:
         self._patterns = [
             (it, re.compile(it.pattern), [(literal, words_of(literal)) for literal in it.literals])

@@ -49,7 +49,6 @@ class StackFrame(NamedTuple):
 
     @property
     def python(self) -> bool:
-        """Whether it is Python's own code."""
         return self.file.endswith((".py", ">"))
 
     def __str__(self) -> str:
@@ -81,7 +80,6 @@ class Pattern:
         self._name = re.compile(rf"(?<!\w){re.escape(self._function)}{end}")
 
     def fits(self, frame: StackFrame) -> bool:
-        """Return whether this is the frame."""
         if self._file.startswith("lib"):  # a library, of any version
             return f"{self._file}.so" in f"{frame.file} {frame.function}"
         if self._file:

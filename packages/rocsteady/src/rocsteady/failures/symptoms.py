@@ -15,8 +15,6 @@ HIGHEST_SIGNAL = 64
 
 
 class Symptoms(Value, frozen=True, kw_only=True):
-    """What was seen of the attempt."""
-
     log: str = ""  # the end of the stored log, both streams, with no times in front
     kernel: tuple[str, ...] = ()  # oldest first
     exit_code: int | None = None

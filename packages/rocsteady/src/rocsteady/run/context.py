@@ -79,8 +79,6 @@ class Services:
 
 
 class HangPlace(NamedTuple):
-    """Where a run hung."""
-
     place: str
     step: int | None
     ranks: tuple[int, ...] = ()  # that stand out
@@ -122,5 +120,4 @@ class AttemptContext(Value, frozen=True, kw_only=True):
 
     @property
     def log(self) -> Path:
-        """The kept log."""
         return self.spec.records / f"attempt-{self.number}.log"

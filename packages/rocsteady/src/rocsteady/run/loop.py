@@ -164,12 +164,10 @@ class Supervisor:
 
     @property
     def _history(self) -> History:
-        """What the journal says of the run."""
         return self._records.history
 
     @property
     def _fallbacks(self) -> tuple[Fallback, ...]:
-        """The options of the plan that are left."""
         taken = self._history.fallen_to
         return tuple(each for each in self._options.fallbacks if each.number not in taken)
 
@@ -401,7 +399,6 @@ class Supervisor:
     def _announce_next(
         self, checkpoint: Checkpoint | None, before: StepEstimate, decision: Decision | None
     ) -> None:
-        """Announce from where the next attempt goes on, and with what."""
         title = {option.number: option.title for option in self._options.fallbacks}
         number = decision.fallback if decision else 0
         event = Resumed(

@@ -14,8 +14,6 @@ AUTO, NEVER_RESUME = "auto", "never"  # what --resume takes beside the name of a
 
 
 class Timing(Value, frozen=True, kw_only=True):
-    """Durations of one run."""
-
     tick: timedelta = timedelta(milliseconds=200)
     snapshot_within: timedelta = timedelta(seconds=3)
     evidence_within: timedelta = timedelta(seconds=10)

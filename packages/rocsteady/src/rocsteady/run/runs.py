@@ -101,7 +101,6 @@ class RunLauncher:
         return code, supervisor.outcome is RunOutcome.DONE
 
     def is_done(self, name: str) -> bool:
-        """Whether the run of this name is done."""
         return any(
             line.run.name == name and line.run.outcome is RunOutcome.DONE
             for line in self.journal.runs()

@@ -19,7 +19,6 @@ class Stopwatch:
 
     @property
     def seconds(self) -> float:
-        """How long ago it was."""
         return boot_clock() - self._boot
 
     @property

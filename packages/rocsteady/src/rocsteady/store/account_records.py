@@ -88,7 +88,6 @@ def keep(value: Value, records: Path) -> None:
 
 
 def kept(kind: type[T], records: Path) -> T | None:
-    """Return what was kept of a kind."""
     try:
         content = read_regular(account_folder(records) / kind.__name__, ACCOUNT_BYTES)
         return from_json(content, kind)

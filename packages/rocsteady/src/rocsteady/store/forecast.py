@@ -80,7 +80,6 @@ def due(deadline: Deadline | None, started: float) -> float | None:
 
 
 def due_of(run: Run) -> float | None:
-    """Return the deadline of a run that the journal has."""
     deadline = run.job.get("deadline")
     if deadline is None:
         return None
@@ -286,7 +285,6 @@ def between_failures(lines: Iterable[RunLine], *, but: int) -> float:
 def lines_ahead(
     lines: Sequence[RunLine], story_of: Callable[[str], RunRecord], *, now: float
 ) -> tuple[RunLine, ...]:
-    """Look ahead for each run."""
     return tuple(_line_ahead(line, lines, story_of, now) for line in lines)
 
 

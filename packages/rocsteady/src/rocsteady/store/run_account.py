@@ -95,7 +95,6 @@ def open_incident(record: RunRecord) -> Incident | None:
 
 
 def crashed_attempts(record: RunRecord) -> tuple[int, ...]:
-    """Return the attempts during which the machine crashed."""
     return tuple(
         intent.attempt
         for intent in record.intents

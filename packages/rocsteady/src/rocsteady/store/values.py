@@ -281,7 +281,6 @@ class Stays(Value, frozen=True, kw_only=True):
 
     @property
     def count(self) -> int:
-        """Return how many there were."""
         return sum(self.histogram)
 
     def usual_longest(self) -> float:
@@ -306,7 +305,6 @@ class PhaseHistory(Value, frozen=True, kw_only=True):
     locked_wait: float = 0.0  # the longest time that all seemed stuck in locks, and yet went on
 
     def of(self, phase: str) -> Stays:
-        """Return what is known of one phase."""
         return self.phases.get(phase, Stays())
 
 

@@ -138,7 +138,6 @@ class Lines:
         self._drawn = 0.0  # when a redraw was last kept
 
     def feed(self, chunk: bytes, stamp: bytes, now: float) -> bytes:
-        """Return what the log gets for a chunk."""
         if b"\r" in chunk or self._return or self._held is not None:
             return self._feed_redraws(chunk, stamp, now)
         return self._feed_lines(chunk, stamp)

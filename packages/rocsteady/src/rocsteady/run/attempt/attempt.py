@@ -178,7 +178,6 @@ class Attempt:
         )
 
     def watch(self, child: AttemptProcesses) -> AttemptEnd:
-        """Watch the attempt to its end."""
         self._announcer.through = child.tell
         self._services.stop_requests.pass_on = child.pass_on
         self._groups = read_groups((child.pid,))

@@ -24,8 +24,6 @@ GPU_WITHIN = timedelta(seconds=5)
 
 
 class Gauges:
-    """Reads each gauge when it is due."""
-
     def __init__(self, take_loss: Callable[[], float | None], root: Path = ROOT) -> None:
         self._take_loss = take_loss
         self._root = root

@@ -52,8 +52,6 @@ RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
 
 class Injection(Value, frozen=True, kw_only=True):
-    """What was laid out for one attempt."""
-
     site: Path  # to be first on PYTHONPATH
     pages: Path
 
@@ -160,7 +158,6 @@ def claim(folder: Path, owner: str) -> None:
 
 
 def read_owner(folder: Path) -> str:
-    """Return which process made a folder."""
     return read_regular(folder / OWNER, OWNER_LIMIT, follow=False).decode()
 
 

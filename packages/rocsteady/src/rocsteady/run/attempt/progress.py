@@ -81,7 +81,6 @@ class StepTimes:
             self._apart = (self._at[-1] - self._at[0]) / len(self._at)
 
     def since(self, when: float) -> tuple[tuple[float, int], ...]:
-        """Return the times and steps from a moment on."""
         first = bisect_left(self._at, when)
         return tuple(zip(self._at[first:], self._steps[first:], strict=False))
 
@@ -320,7 +319,6 @@ class AttemptProgress:
 
     @property
     def first_step(self) -> int | None:
-        """The first step that was seen."""
         return self._first
 
     @property

@@ -78,7 +78,6 @@ def collect_symptoms(context: AttemptContext, services: Services, end: AttemptEn
 
 
 def _other_gpu() -> bool:
-    """Return whether this machine has a GPU that is not AMD's."""
     return any(map(os.path.lexists, OTHER_GPUS))
 
 

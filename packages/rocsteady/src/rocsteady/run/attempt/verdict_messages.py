@@ -101,7 +101,6 @@ class VerdictMessages:
         self._save_failed = bool(failed)
 
     def hung(self, verdict: Verdict, step: int | None) -> None:
-        """Announce that it is hung, and where."""
         if self._said is RunState.HUNG:
             return
         self._inspecting, self._said = True, RunState.HUNG

@@ -36,16 +36,12 @@ VERSION = 1
 
 
 class RequestKind(Enum):
-    """What may be asked."""
-
     PAUSE = "pause"
     CONTINUE = "continue"
     STACKS = "stacks"
 
 
 class UserRequest(Value, frozen=True, kw_only=True):
-    """What was asked, and when."""
-
     version: int = VERSION
     what: RequestKind
     at: float
@@ -101,7 +97,6 @@ class RequestedActions:
 
     @property
     def paused(self) -> bool:
-        """Return whether the user has paused it."""
         return self._pause is not None
 
     def act(self, child: AttemptProcesses) -> None:
@@ -117,7 +112,6 @@ class RequestedActions:
             self._write_stacks(child)
 
     def end_pause(self, child: AttemptProcesses) -> None:
-        """Continue it, if it is paused."""
         if self._pause is None:
             return
         child.end_pause()

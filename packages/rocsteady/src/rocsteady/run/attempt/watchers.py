@@ -13,8 +13,6 @@ Seen = TypeVar("Seen")
 
 
 class Look(NamedTuple):
-    """What one look at an attempt shows."""
-
     at: float  # by the monotonic clock
     verdict: Verdict
     step: int | None

@@ -68,7 +68,6 @@ class AttemptProcesses(Protocol):
         return
 
     def is_stopped(self) -> bool:
-        """Return whether the command itself is stopped by a signal."""
         return False
 
     def detach_terminal(self) -> None:

@@ -156,7 +156,6 @@ class Standby:
         self._looking: threading.Thread | None = None  # since it pays
 
     def __call__(self, start: Start) -> AttemptProcesses:
-        """Start an attempt."""
         with self._lock:
             child = self._take(start)
             from_standby = child is not None
@@ -169,7 +168,6 @@ class Standby:
             return child
 
     def close(self) -> None:
-        """End the standby, if there is one."""
         self._over.set()
         with self._lock:
             self._discard()

@@ -111,7 +111,6 @@ def read_job(path: Path) -> JobFile:
 
 
 def parse_job(text: str, where: str = FILE) -> Job:
-    """Read the text of a job file."""
     try:
         job = _converted(parse_toml(text))
     except ValueError as error:
@@ -169,14 +168,11 @@ def _in_words(error: str, within: str) -> str:
 
 
 class Configuration(Value, frozen=True, kw_only=True):
-    """What it may say."""
-
     notify: Notify | None = None
     metrics: Metrics | None = None
 
 
 def user_configuration() -> Configuration:
-    """Return what the user's own configuration says."""
     path = config_folder() / CONFIGURATION_FILE
     try:
         text = read_regular(path, CONFIGURATION_LIMIT).decode()

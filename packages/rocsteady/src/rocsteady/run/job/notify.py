@@ -20,8 +20,6 @@ from rocsteady.run.job.address import host_of
 
 
 class NotifyEvent(Enum):
-    """What people are told of."""
-
     INCIDENT = "incident"
     DEADLINE = "deadline"  # it will be missed
     END = "end"

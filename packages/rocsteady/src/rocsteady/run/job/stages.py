@@ -25,7 +25,6 @@ _SEED_TEXT = re.compile(rb"""["'](--(?:[a-z]+[-_])?seed)["']""")
 
 
 def variant_command(job: Job, name: str) -> tuple[str, ...]:
-    """Return the command of a variant."""
     return with_variant(job, name).command
 
 

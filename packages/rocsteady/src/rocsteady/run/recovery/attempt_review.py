@@ -54,7 +54,6 @@ class AttemptReview:
 
     @property
     def here(self) -> Here:
-        """What is true now."""
         gone = self._checkpoints.gone
         return Here(
             machine=self._machine,
@@ -97,7 +96,6 @@ class AttemptReview:
         return failure
 
     def announce(self, decision: Decision, history: History) -> None:
-        """Announce what failed, and what is done about it."""
         last, failure = history.last, history.failure
         if last is None or not last.failed:
             return

@@ -75,8 +75,6 @@ AFTER: Mapping[Outcome, tuple[Next, str, int | None]] = {
 
 @dataclass(frozen=True, kw_only=True)
 class Here:
-    """What is true when it is decided."""
-
     machine: RunMachine
     now: float  # by the wall clock
     can_resume: bool = True
@@ -269,7 +267,6 @@ def is_as_deadly(strategy: Strategy, deadly: Strategy) -> bool:
 
 
 def stop_rule(history: History, options: RunOptions) -> StopRule | None:
-    """Return the rule of the option of the plan that the run uses."""
     rules = {each.number: each.stop for each in options.fallbacks}
     return rules.get(history.fallen_to[-1]) if history.fallen_to else options.stop
 

@@ -112,7 +112,6 @@ class History:
 
     @property
     def result(self) -> AttemptResult:
-        """What came of the last attempt."""
         return (self.last.result if self.last else None) or AttemptResult()
 
     @property
@@ -268,7 +267,6 @@ ROUTINE_AFTER = 3  # failures in a row with progress
 
 
 def history_of(events: Iterable[Event], strategy: Strategy) -> History:
-    """Return the history of a run that began with a strategy."""
     history = History(strategy)
     for event in events:
         history.add(event)

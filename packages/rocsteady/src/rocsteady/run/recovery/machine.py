@@ -28,8 +28,6 @@ from rocsteady.store.values import AttemptRecord, Deadly, Helped, Run
 
 
 class RunMachine:
-    """The machine that a script runs on."""
-
     def __init__(  # noqa: PLR0913 - all are keyword arguments
         self,
         *,
@@ -47,11 +45,9 @@ class RunMachine:
 
     @property
     def gpus(self) -> VisibleGpus:
-        """What a run sees."""
         return visible_to_a_run(self.machine(), self._knowledge)
 
     def helped(self) -> tuple[Helped, ...]:
-        """Return what helped this script here before."""
         before = self._memory.what_helped(self._here, self._script) if self._memory else ()
         return tuple(each for each in before if each.remedy in load_remedies())
 
@@ -119,7 +115,6 @@ def run_machine(services: Services, command: tuple[str, ...], folder: Path) -> R
 
 
 def is_of_gpu(failure: Failure) -> bool:
-    """Return whether a failure is one of the device."""
     return load_failures().kinds[failure.kind].component is Component.DEVICE
 
 

@@ -33,11 +33,9 @@ class PlainScreen:
     """Writes the state only: for runs that nobody watches."""
 
     def lines(self, event: Event) -> Sequence[str]:
-        """Return what is printed."""
         return [PREFIX + printable(self.text(event))]
 
     def text(self, event: Event) -> str:
-        """Return what is kept."""
         return " ".join((event.text if isinstance(event, Note) else event.kind.value).split())
 
 

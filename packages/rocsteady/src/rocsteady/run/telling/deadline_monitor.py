@@ -113,7 +113,6 @@ class DeadlineMonitor:
             self._look(sample.at, self._lateness)
 
     def forecast(self, now: float) -> Forecast | None:
-        """Return when it will be done."""
         restarts = Restarts(
             between=self._between() or PRIOR_BETWEEN,
             started=self._run.started,

@@ -20,7 +20,6 @@ class Event(Value, frozen=True, kw_only=True):
 
     @property
     def kind(self) -> RunEvent:
-        """What it is about."""
         return self.about
 
 

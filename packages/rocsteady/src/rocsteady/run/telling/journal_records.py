@@ -56,8 +56,6 @@ class JournalWatch:
 
 
 class JournalRecords:
-    """The journal of one run."""
-
     def __init__(
         self,
         run: Run,

@@ -49,7 +49,6 @@ class Notice(Value, frozen=True, kw_only=True):
 
     @property
     def variables(self) -> dict[str, str]:
-        """The variables that a command is given."""
         return {
             "ROCSTEADY_EVENT": self.event.value,
             "ROCSTEADY_RUN_NAME": self.run,
@@ -236,7 +235,6 @@ class RunNotices:
         )
 
     def will_be_late(self, text: str) -> None:
-        """Notify that the deadline will be missed."""
         self._send(NotifyEvent.DEADLINE, "", f"{self._run.name} will miss its deadline", text)
 
     def ended(self, outcome: RunOutcome) -> None:

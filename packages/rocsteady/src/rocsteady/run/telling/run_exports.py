@@ -79,7 +79,6 @@ class JsonLinesFile:
         self._events: set[MetricsEvent] = set()
 
     def write(self, metrics: RunMetrics) -> None:
-        """Add what is new."""
         about = {"version": 1, "run": metrics.run}
         events = [e for e in metrics.events if e.at >= self._began and e not in self._events]
         rows: list[dict[str, object]] = [
@@ -128,7 +127,6 @@ class RunExports(Observer):
             self._writers[name] = partial(write_for_prometheus, path)
 
     def ticked(self, run: ObservedRun) -> None:
-        """Write what is due."""
         if time.monotonic() >= self._due:
             self._write(run.say)
 
@@ -167,7 +165,6 @@ class RunExports(Observer):
 
 
 def metrics_of(line: RunLine, story: RunRecord, now: float) -> RunMetrics:
-    """Take the numbers of a run."""
     ended, costs = line.run.ended, costs_of(story, now)
     ahead = story.forecast
     values: dict[str, float | None] = {

@@ -103,7 +103,6 @@ class RunWatcher:
 
     @property
     def has_ended(self) -> bool:
-        """Return whether nothing more is to come."""
         return self._line.run.ended is not None or self._line.alive is False
 
     def _read(self) -> tuple[tuple[RunLine, ...], RunLine, RunRecord]:
