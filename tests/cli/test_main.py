@@ -34,6 +34,11 @@ SURFACE = {
         "--again",
         "--explain",
         "names",
+        "--try",
+        "--numbers",
+        "--within",
+        "--hang-after",
+        "--report",
     },
     "init": {"--yes", "--force", "--seconds", "--json", "command"},
     "run": {

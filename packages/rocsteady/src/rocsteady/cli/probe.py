@@ -10,12 +10,14 @@ import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from datetime import timedelta
 from pathlib import Path
 
 import click
 
-from rocsteady.cli.options import open_root, python_option
-from rocsteady.cli.project import find_journal_place
+from rocsteady.cli.cause import EXAMPLE, CauseOptions, find_cause
+from rocsteady.cli.options import Duration, open_root, python_option
+from rocsteady.cli.project import find_journal_place, open_journals
 from rocsteady.doctor.knowledge.reader import load_knowledge
 from rocsteady.doctor.machine.machine import Machine, examine, software_of
 from rocsteady.errors import ExaminationError, NotRecordedError
@@ -56,14 +58,24 @@ from rocsteady.system.real_path import real_path
 from rocsteady.system.root import Root
 from rocsteady.wording import plural, rough_duration
 
+COMMAND = "rocsteady.probe.command"  # by which the context knows what follows ``--``
 PREFIX = "rocsteady-probe-"
 LONGEST_STATE_PATH = 80  # bytes of a folder in which a socket can still be made
 OF_FOLDER = "./.venv"  # as the machine says of its environment
 PLACES = ("bin/python", "bin/python3", "Scripts/python.exe", "python.exe")
 
 
-@click.command("probe", options_metavar="[OPTIONS]")
-@click.argument("names", nargs=-1, metavar="[NAME]...")
+class ProbeCommand(click.Command):
+    """What follows ``--`` is a command; without it, words are names of probes, or a run."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        at = args.index("--") if "--" in args else len(args)
+        ctx.meta[COMMAND] = tuple(args[at + 1 :])
+        return super().parse_args(ctx, args[:at])
+
+
+@click.command("probe", cls=ProbeCommand, options_metavar="[OPTIONS]")
+@click.argument("names", nargs=-1, metavar="[NAME]... | RUN | -- COMMAND")
 @click.option(
     "--level",
     type=click.Choice(LEVEL_NAMES),
@@ -76,6 +88,40 @@ PLACES = ("bin/python", "bin/python3", "Scripts/python.exe", "python.exe")
 @click.option("--yes", is_flag=True, help="Skip all confirmations.")
 @click.option("--again", is_flag=True, help="Also run probes that have crashed this machine.")
 @click.option("--explain", is_flag=True, help="Show all results on this machine so far and exit.")
+@click.option(
+    "--try",
+    "tries",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="With RUN or COMMAND: also try this variable as a cure. May be repeated.",
+)
+@click.option(
+    "--numbers",
+    is_flag=True,
+    help="With RUN or COMMAND: repeat each operation in float64 on the CPU, and compare.",
+)
+@click.option(
+    "--within",
+    type=Duration(),
+    default="30m",
+    show_default=True,
+    metavar="DURATION",
+    help="With RUN or COMMAND: stop after this long, and report what is known.",
+)
+@click.option(
+    "--hang-after",
+    type=Duration(),
+    default="60s",
+    show_default=True,
+    metavar="DURATION",
+    help="With RUN or COMMAND: how long one operation may take.",
+)
+@click.option(
+    "--report",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="With RUN or COMMAND: write a draft of a report for upstream.",
+)
 @click.pass_context
 def command(  # noqa: PLR0913 - one argument an option
     ctx: click.Context,
@@ -87,14 +133,40 @@ def command(  # noqa: PLR0913 - one argument an option
     yes: bool,
     again: bool,
     explain: bool,
+    tries: tuple[str, ...],
+    numbers: bool,
+    within: timedelta,
+    hang_after: timedelta,
+    report: Path | None,
 ) -> None:
-    """Run small tests of what works on this machine. Each runs in its own process.
+    """Test what works on this machine, or find the operation that fails.
 
     NAME is a probe such as attention-backward, or a variant such as attention-backward:flash.
-    Without NAME, describes the level and runs all its probes.
+    Without NAME, describes the level and runs all its probes. Each runs in its own process.
+
+    RUN is a run that failed, COMMAND a script: finds the operation that hangs, crashes or computes
+    wrong numbers, makes a script of it alone, and tries what may cure it. The files of this folder
+    are not touched.
 
     Exit code: 0 no failures, 1 some failed, 2 incorrect usage, 3 could not examine, 130 on ^C.
     """
+    command, run = ctx.meta[COMMAND], _run_in(names)
+    if command or run:
+        options = CauseOptions(
+            command=command,
+            run=run,
+            python=python or "",
+            tries=tries,
+            numbers=numbers,
+            within=within,
+            hang_after=hang_after,
+            report=report,
+            yes=yes,
+            as_json=as_json,
+        )
+        ctx.exit(find_cause(options))
+    if tries or numbers or report:
+        raise click.UsageError(f"--try, --numbers and --report need a run or a command: {EXAMPLE}")
     _check_names(names)
     root = open_root(None, python)
     machine, _ = examine(root, load_knowledge().variables)
@@ -131,6 +203,15 @@ def command(  # noqa: PLR0913 - one argument an option
             release_probe(journal)
         code = session.conclude()
     ctx.exit(code)
+
+
+def _run_in(names: Sequence[str]) -> str:
+    """Return the run that is named, if the only name is one, and of no probe."""
+    if len(names) != 1 or not unknown_names(PROBES, names):
+        return ""
+    with open_journals() as journals:
+        runs = {line.run.name for journal in journals for line in journal.runs()}
+    return names[0] if names[0] in runs else ""
 
 
 def _check_names(names: Sequence[str]) -> None:

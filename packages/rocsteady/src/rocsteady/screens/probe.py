@@ -231,13 +231,13 @@ def _sentences(result: DrillResult) -> list[str]:
             "The loss stayed NaN, and the script did not notice. If it raised an error, rocsteady"
             " could resume from the last checkpoint."
         )
-    sentences.append(_untouched(result.changed))
+    sentences.append(changed_in_words(result.changed))
     own = ("faults of a real GPU",) if result.on_gpu else ()
     untried = ", ".join((*result.not_tried, *own))
     return [" ".join(sentences), f"Not tried: {untried}." if untried else ""]
 
 
-def _untouched(changed: tuple[str, ...] | None) -> str:
+def changed_in_words(changed: tuple[str, ...] | None) -> str:
     if changed is None:
         return "This folder has too many files to check whether any was changed."
     if not changed:

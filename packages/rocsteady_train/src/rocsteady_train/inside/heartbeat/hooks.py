@@ -12,7 +12,7 @@ from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
 from .. import wire
-from ..wire import CHECKPOINT, COMPILE, COMPUTE, EVALUATE, FAULTS, STRATEGY
+from ..wire import CHECKPOINT, COMPILE, COMPUTE, EVALUATE, FAULTS, RECORD, STRATEGY
 from . import page, script_end, step_beats
 from .heart import AFTER_ASIDE, Heart
 from .training_facts import LoaderRecorder, LossMonitor, SizeReport
@@ -56,6 +56,8 @@ def after(name: str, module: ModuleType) -> None:
             _overrides().apply(name, module)
         if FAULTS in os.environ:
             _faults().apply(name, module)
+        if RECORD in os.environ and name == "torch":
+            _record(module)
 
 
 @functools.cache
@@ -70,6 +72,17 @@ def _faults() -> Any:
     from ..faults import FaultInjector  # noqa: PLC0415 - only in a drill
 
     return FaultInjector(heart, _in_place_of)
+
+
+def _record(torch: Any) -> None:
+    from ..operations import Recorder  # noqa: PLC0415 - only in a probe
+
+    recorder = Recorder(heart)
+    for watcher in recorder.watchers:
+        torch.autograd.backward = _in_place_of(
+            torch.autograd.backward, watcher.around_backward(torch.autograd.backward)
+        )
+    recorder.__enter__()
 
 
 def _after_fork() -> None:

@@ -1,0 +1,218 @@
+"""``rocsteady probe -- COMMAND`` and ``probe RUN``: which operation fails, and what cures it."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import sys
+import time
+from datetime import timedelta
+from pathlib import Path
+
+import click
+import msgspec
+
+from rocsteady.cli.options import open_root
+from rocsteady.cli.project import enter, find_project, find_run, open_journal
+from rocsteady.doctor.diagnosis import diagnose, doctors_knowledge
+from rocsteady.doctor.knowledge.reader import load_knowledge
+from rocsteady.doctor.machine.machine import Machine, examine, software_of
+from rocsteady.errors import RocsteadyError
+from rocsteady.exit_codes import INTERRUPTED
+from rocsteady.hangs.looking.kernel_log import read_kernel_log
+from rocsteady.model import Value
+from rocsteady.probe.cause import Cause, Search, requested
+from rocsteady.probe.experiment import Limits, ScriptTries, Setup
+from rocsteady.run.attempt.symptoms import KERNEL_WITHIN
+from rocsteady.run.context import Services
+from rocsteady.run.job.values import Job, Resume
+from rocsteady.run.recovery.machine import run_machine
+from rocsteady.run.telling.announcer import Announcer
+from rocsteady.screens.cause import render_cause
+from rocsteady.screens.doctor import render_paste
+from rocsteady.screens.job_questions import (
+    ask_about_paths,
+    ask_about_run,
+    check_command,
+    job_here,
+)
+from rocsteady.screens.screen import layout, show, show_json, tell, without_secrets
+from rocsteady.screens.upstream import Surroundings, render_report, upstream_of
+from rocsteady.store.account_records import kept
+from rocsteady.store.redaction import redactor_here
+from rocsteady.system import procfs
+from rocsteady.system.bounded_call import ask
+from rocsteady.wording import rough_duration
+
+EXAMPLE = "rocsteady probe -- python train.py"
+NOTHING_WRONG, SOMETHING_WRONG = 0, 1
+STAGED = "ROCSTEADY_STAGED_FAULT"  # set where a fault is put below torch, for a rehearsal
+ASKED_WITHIN, ANSWER = timedelta(seconds=120), 256 * 1024  # of what a report asks; bytes
+REPRODUCTION, INPUTS = "repro.py", "inputs.pt"
+
+
+class CauseOptions(Value, frozen=True, kw_only=True):
+    """What was asked for on the command line."""
+
+    command: tuple[str, ...] = ()
+    run: str = ""
+    python: str = ""  # another environment, to try the reproduction in
+    tries: tuple[str, ...] = ()  # NAME=VALUE
+    numbers: bool = False
+    within: timedelta = timedelta(minutes=30)
+    hang_after: timedelta = timedelta(seconds=60)
+    report: Path | None = None
+    yes: bool = False
+    as_json: bool = False
+
+
+def find_cause(options: CauseOptions) -> int:
+    """Search, show what was found, and return the exit code."""
+    try:
+        setups = requested(options.tries)
+    except ValueError as error:
+        raise click.BadParameter(str(error), param_hint="--try") from None
+    if options.python:
+        setups = (*setups, Setup(name=options.python, python=options.python))
+    folder, job, step = _work(options)
+    ask_about_paths(job.command, folder, "probe", yes=options.yes)
+    limits = Limits(
+        hang_after=options.hang_after.total_seconds(),
+        within=options.within.total_seconds(),
+        last_step=step,
+    )
+    tell(
+        f"rocsteady: runs {shlex.join(job.command)} up to 3 times over this folder, kernels"
+        " serialized; then the operation alone, 5 times; then what may cure it, one at a time."
+        f" At most {rough_duration(limits.within)}; an operation hangs after"
+        f" {rough_duration(limits.hang_after)}."
+    )
+    python = _python(job)
+    here, _ = examine(open_root(None, python), load_knowledge().variables)
+    began, since = time.monotonic(), time.time()
+    with ScriptTries(folder, job, limits, tell) as tries:
+        announcer = Announcer()
+        services = Services(journal=tries.journal, announcer=announcer)
+        machine = run_machine(services, job.command, folder)
+        search = Search(
+            tries,
+            machine,
+            python=python,
+            numbers=options.numbers,
+            say=lambda line: tell(f"rocsteady: {line}"),
+        )
+        try:
+            cause = search.find(setups, job.command, options.run)
+        except KeyboardInterrupt:
+            tell("rocsteady: interrupted.")
+            return INTERRUPTED
+        finally:
+            announcer.close()
+        cause = msgspec.structs.replace(
+            cause,
+            software=software_of(here),
+            seconds=time.monotonic() - began,
+            staged=bool(os.environ.get(STAGED)),
+        )
+        target = _keep(cause, tries)
+    cause = msgspec.structs.replace(cause, changed=tries.changes)
+    if options.report is not None:
+        if cause.reproducing.failed:
+            _write_report(cause, here, python, since, options.report)
+        else:
+            tell("rocsteady: it did not fail, so there is nothing to report.")
+    _show(cause, target, options)
+    return SOMETHING_WRONG if cause.reproducing.failed else NOTHING_WRONG
+
+
+def _work(options: CauseOptions) -> tuple[Path, Job, int | None]:
+    """Return what is run, where, and the step at which a run of it failed."""
+    if not options.run:
+        folder = Path.cwd()
+        job = job_here(folder, options.command, yes=options.yes, example=EXAMPLE)
+        check_command(job.command, folder)
+        return folder, job, None
+    folder = enter(find_project(Path.cwd()))
+    with open_journal(options.run) as journal:
+        run = find_run(journal, options.run).run
+        if journal is None:  # there is one with that run in it
+            raise RocsteadyError(f"{options.run}: its journal is gone")
+        try:
+            job = msgspec.convert(run.job, Job)
+        except msgspec.ValidationError as error:
+            raise RocsteadyError(f"{options.run}: its job cannot be read: {error}") from None
+        job = msgspec.structs.replace(job, command=journal.command(options.run))
+        ask_about_run(run, job, folder, journal, yes=options.yes)
+        if job.resume is None:
+            job = msgspec.structs.replace(job, resume=kept(Resume, Path(run.folder)))
+        story = journal.story(options.run)
+    steps = [each.failure.fingerprint.step for each in story.failures]
+    return folder, job, max((step for step in steps if step is not None), default=None)
+
+
+def _python(job: Job) -> str:
+    """Return the interpreter that the reproduction runs in: the script's own."""
+    program = job.command[0]
+    found = shutil.which(program)
+    if found and Path(program).name.startswith("python"):
+        return found
+    beside = Path(found).with_name("python") if found else None  # torchrun, accelerate
+    if beside is not None and beside.exists():
+        return str(beside)
+    raise click.UsageError(f"{program}: cannot tell which Python it runs in; begin with `python`")
+
+
+def _keep(cause: Cause, tries: ScriptTries) -> Path | None:
+    """Copy the reproduction to where it stays: beside the journal, not into the project."""
+    if cause.reproduction is None:
+        return None
+    target = tries.results
+    target.mkdir(mode=0o700, parents=True, exist_ok=True)
+    (target / REPRODUCTION).write_text(cause.reproduction.text, encoding="utf-8")
+    if cause.reproduction.values:
+        shutil.copyfile(cause.reproduction.values, target / INPUTS)
+    return target / REPRODUCTION
+
+
+def _write_report(cause: Cause, here: Machine, python: str, since: float, target: Path) -> None:
+    """Ask the machine what upstream wants to know, and write the draft."""
+    texts = [
+        ask(words, within=ASKED_WITHIN, environment=os.environ, limit=ANSWER).text
+        for words in (("rocminfo", "--support"), (python, "-m", "torch.utils.collect_env"))
+    ]
+    diagnosis = diagnose(here, doctors_knowledge())
+    around = Surroundings(
+        processor=_processor(),
+        rocminfo=texts[0],
+        collect_env=texts[1],
+        doctor=render_paste(without_secrets(diagnosis)),
+        kernel=read_kernel_log(since, within=KERNEL_WITHIN).lines,
+    )
+    place, why = upstream_of(cause, here)
+    text = render_report(cause, here, around, redactor_here())
+    try:
+        target.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise RocsteadyError(f"{target}: {error.strerror}") from None
+    tell(
+        f"rocsteady: {target} is a draft for {place.value} ({why}). Read it, then send it yourself."
+    )
+
+
+def _processor() -> str:
+    try:
+        return procfs.fields("/proc/cpuinfo", procfs.LARGE).get("model name", "")
+    except OSError:
+        return ""
+
+
+def _show(cause: Cause, target: Path | None, options: CauseOptions) -> None:
+    if options.as_json:
+        show_json(msgspec.to_builtins(cause))
+        return
+    width, colour = layout(sys.stdout)
+    text = render_cause(cause, width=width, colour=colour)
+    if target is not None:
+        text += f"reproduction: {target}\n"
+    show(text)
