@@ -148,6 +148,36 @@ def clipped():
         print(step, loss.item(), flush=True)
 
 
+def hugging_face():
+    """A GPT-2 from a configuration, with the library's own loop."""
+    from transformers import GPT2Config, GPT2LMHeadModel
+
+    sizes = {"n_embd": 32, "n_layer": 2, "n_head": 4, "n_positions": 32, "vocab_size": 64}
+    net = GPT2LMHeadModel(GPT2Config(**sizes))
+    words = classes((4, 16), 64)
+    train(net, lambda: net(input_ids=words, labels=words).loss)
+
+
+def lightning():
+    import lightning as L
+
+    class Module(L.LightningModule):
+        def __init__(self):
+            super().__init__()
+            self.net = nn.Sequential(nn.Linear(8, 16), nn.Tanh(), nn.Linear(16, 2))
+
+        def training_step(self, batch, _):
+            return F.cross_entropy(self.net(batch[0]), batch[1])
+
+        def configure_optimizers(self):
+            return torch.optim.SGD(self.parameters(), 0.1)
+
+    data = torch.utils.data.TensorDataset(torch.randn(32, 8), classes(32, 2))
+    loader = torch.utils.data.DataLoader(data, batch_size=8)
+    quiet = {"logger": False, "enable_checkpointing": False, "enable_progress_bar": False}
+    L.Trainer(max_epochs=1, accelerator="cpu", **quiet).fit(Module(), loader)
+
+
 def classes(shape, count):
     return torch.randint(0, count, shape if isinstance(shape, tuple) else (shape,))
 

@@ -6,7 +6,7 @@ import contextlib
 import time
 from pathlib import Path
 
-from rocsteady.doctor.knowledge.failures import load_failures
+from rocsteady.doctor.knowledge.failures import Component, KnownFailure, load_failures
 from rocsteady.errors import RocsteadyError
 from rocsteady.exit_codes import PERSON_NEEDED
 from rocsteady.model import Decision, Outcome, RunOutcome
@@ -148,6 +148,7 @@ class RunEnd:
             no_resume=self._job.command if decision.needs_resume else (),
             all_cut_off=end.all_cut_off,
             then="" if decision.needs_resume else self._resume,
+            cause=self._advice(f"rocsteady probe {self._run.name}") if _of_torch(kind) else "",
             report=self._report,
         )
 
@@ -187,6 +188,11 @@ class RunEnd:
             logs=(last,) if last else (),
         )
         return [f"{item.key}: {item.what}" for item in done(self._job, evidence)]
+
+
+def _of_torch(kind: KnownFailure | None) -> bool:
+    """Whether it may have failed in an operation of torch, which a probe would find."""
+    return kind is not None and kind.component in (Component.DEVICE, Component.NUMBERS)
 
 
 def _number(log: Path) -> int:

@@ -311,6 +311,8 @@ def _gave_up(event: GaveUp) -> Line:
         advice.append(Advice(event.fix.text))
         advice += [Advice(command=command) for command in event.fix.commands]
     advice += [Advice("Then:" if advice else "To try again:", event.then)] if event.then else []
+    if event.cause:
+        advice.append(Advice("To find the operation that fails, in at most 30 min:", event.cause))
     advice += [Advice(command=event.report)] if event.report else []
     why = inside_a_sentence(event.why.rstrip("."))
     return Line(f"after {duration(event.seconds)}{SEPARATOR}{why}", tuple(advice))

@@ -132,6 +132,7 @@ class GaveUp(Event, frozen=True, kw_only=True):
     no_resume: tuple[str, ...] = ()  # the command, where only a way to resume is missing
     all_cut_off: bool = False  # or where only a whole checkpoint is missing
     then: str = ""  # what to type once that is done
+    cause: str = ""  # what to type to find the operation that fails
     report: str = ""
 
 
