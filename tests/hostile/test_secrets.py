@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import html
 import json
 import os
@@ -10,7 +11,10 @@ import re
 import string
 import time
 import zipfile
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+from urllib.parse import quote, quote_plus
 
 import pytest
 from in_process import Command, count, number
@@ -154,7 +158,8 @@ SHAPES = (
     "os.9a", "self.9a", "torch.9a", "int(9a)", "0x16x", "1.9d", "true9a", "none8a", "key9a", "e9d",
     "a8d", "8a8a8a8a", "9a'9a", "v2.8x.8x", "C:8a", "8a/8a/8a",
 )  # fmt: skip
-LETTERS = {"a": string.ascii_lowercase, "A": string.ascii_letters + string.digits,
+LETTERS = {"a": string.ascii_lowercase, "n": string.ascii_lowercase + string.digits,
+           "A": string.ascii_letters + string.digits,
            "b": string.ascii_letters + string.digits + "+/", "d": string.digits,
            "o": "oO0lI1", "u": string.ascii_uppercase, "x": string.hexdigits[:16]}  # fmt: skip
 SURROUNDINGS = (
@@ -169,7 +174,7 @@ def drawn(shape: str, chance: random.Random) -> str:
     def letters(found: re.Match[str]) -> str:
         return "".join(chance.choices(LETTERS[found[2]], k=int(found[1])))
 
-    return re.sub(r"(\d+)([aAbdoux])", letters, shape)
+    return re.sub(r"(\d+)([aAbdnoux])", letters, shape)
 
 
 @pytest.mark.parametrize(
@@ -188,6 +193,46 @@ def test_a_variable_whose_name_suggests_a_secret_has_its_value_hidden(name: str)
     assert (len(SHAPES), leaks) == (60, [])
 
 
+@pytest.mark.parametrize("write", [repr, json.dumps, quote, quote_plus, partial(quote, safe="")])
+def test_a_secret_of_this_machine_is_hidden_as_programs_write_it(
+    write: Callable[[str], str],
+) -> None:
+    chance = random.Random(46)  # noqa: S311 - the same each time
+    values = [
+        drawn(shape, chance) for shape in (*SHAPES, "6a\\6a", "6a\n6a", '6a"6a', "6a\t\u00e96a")
+    ]
+    said = [redactor_here({"LAB_SECRET": value}).text(f"x={write(value)} y") for value in values]
+
+    assert {text.replace("'", "").replace('"', "") for text in said} == {"x=<redacted> y"}
+
+
+def test_a_secret_that_holds_or_is_part_of_another_is_hidden_whole() -> None:
+    chance = random.Random(46)  # noqa: S311 - the same each time
+    short = drawn("12a", chance)
+    for inner in (short, "gh" + "p_" + drawn("36A", chance), drawn("40x", chance), "/home/eve/x",
+                  "postgres://eve:Zq148v0Lm4Tr@db/x", "10.1.2.3", "eve@example.org"):  # fmt: skip
+        value = f"lead{inner}-trail"
+        redactor = redactor_here({"A_TOKEN": short, "B_TOKEN": value, "C_TOKEN": short[:9]})
+        assert redactor.text(f"401 for {value}") == "401 for <redacted>"
+
+
+# Prefixes in no list here, as those of a service that nobody has heard of yet.
+UNHEARD = (
+    "qx_36A", "qxk-40A", "zz_live_24A", "Qx.48A", "qxz_v2_43A", "qx_64x", "qx_live_40x",
+    "qxpat_32x", "qx_36A.24A", "qx:32A", "qx_44n", "qxkey-60n", "QX40A", "q8_30A",
+    "qx-api03-60A", "qx_22A_43A",
+)  # fmt: skip
+
+
+def test_what_has_an_unknown_prefix_and_was_drawn_is_hidden() -> None:
+    chance, nobodys = random.Random(46), nobody()  # noqa: S311 - the same each time
+    values = [drawn(shape, chance) for shape in UNHEARD for _ in range(10)]
+    left = {value for value in values for around in SURROUNDINGS
+            if value in nobodys.text(around.replace("{}", value))}  # fmt: skip
+
+    assert len(left) <= len(values) // 10, left
+
+
 def test_a_path_that_exists_and_a_constant_are_no_secrets(tmp_path: Path) -> None:
     for value in (str(tmp_path), "not configured", "2,048"):
         assert value in redactor_here({"LAB_TOKEN": value, "HOME": "/x"}).text(f"see {value}")
@@ -195,16 +240,34 @@ def test_a_path_that_exists_and_a_constant_are_no_secrets(tmp_path: Path) -> Non
     assert gone not in redactor_here({"LAB_TOKEN": gone}).text(f"see {gone}")
 
 
+WORDS = """\
+Cijk_Ailk_Bljk_BBS_BH_Bias_HAS_SAV_UserArgs_MT256x160x64_MI16x16x1_SN_LDSB1_AFC1_AFEM1_CLR1
+_ZN2at6native18elementwise_kernelILi128ELi4EZNS0_22gpu_kernel_impl_nocastIZZZNS0_23direct_copy
+N5torch8autograd12PyNode5applyEOSt6vectorIN2at6TensorESaIS4_EE in libtorch_python.so
+Speech2Text2ForCausalLM Wav2Vec2ForSequenceClassification LayoutLMv3ForTokenClassification
+igemm_fwd_gtcx3_nhwc_fp16_bx0_ex1_bt256x128x32_wt32x32x8 Bf16Gemm128x128x64Kernel1x2x4
+Qwen2MoeForCausalLM AMDGPUDMABufExportV1 FlashAttnVarlenQKVPackedFunc NCCLCommSplitNoncolor2
+torch-2.9.1+rocm6.4-cp312-cp312-manylinux_2_28_x86_64.whl Llama-3.1-8B-Instruct-Q4_K_M.gguf
+/root/.triton/cache/5NCMVZLCQZ4RT4XW3Y5ABCD2NCMVZLCQZ4R/x.so trainer-5d4f8b7c9d-x2x4z
+model_0123456789abcdef0123456789abcdef loaded, cache_0123456789abcdef0123456789abcdef kept"""
+
+
 def test_what_only_looks_drawn_by_chance_stays() -> None:
     chance = random.Random(47)  # noqa: S311 - the same each time
     hexadecimal = [drawn("40x", chance) for _ in range(50)]
     hashes = [drawn("32x", chance) for _ in range(50)]
     names = [new_name((), chance) for _ in range(50)]
+    digests = [base64.urlsafe_b64encode(chance.randbytes(32)).decode() for _ in range(50)]
     texts = (
         *(f"commit {each}" for each in hexadecimal),
         *(f"md5 of model.pt: {each}" for each in hashes),
+        *(f"{each}  model.pt" for each in hashes),
+        *(f"sha256:{each}{each} of model.pt" for each in hashes),
+        *(f"{each}{each}  model.pt" for each in hashes),
+        *(f"torch/x.py,sha256={each},123" for each in digests),
         *(f"started {each}: 5 steps" for each in names),
         *(f"run-{drawn('8d', chance)}-{drawn('6x', chance)} step 3" for _ in range(50)),
+        *WORDS.splitlines(),
     )
     redactor = redactor_here({"HF_TOKEN": "hunter2-hunter2"})
 

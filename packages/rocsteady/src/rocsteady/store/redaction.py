@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import getpass
+import json
 import os
 import platform
 import re
@@ -24,7 +25,7 @@ from ipaddress import AddressValueError, IPv6Address
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
-from urllib.parse import unquote
+from urllib.parse import quote, quote_plus, unquote
 
 from rocsteady.toml import parse_toml
 
@@ -34,12 +35,17 @@ _PREFIXED = r"(?:{})(?=[\w.~-]{{0,48}}[0-9A-Z]|[A-Za-z0-9]{{16,99}}(?![\w-]))[\w
 # 40 hexadecimal digits are a key of Weights & Biases, or a commit; these words tell them apart.
 _HEX_40 = re.compile(r"(?<![0-9A-Za-z])[0-9a-f]{40}(?![0-9A-Za-z])")
 _COMMIT = re.compile(
-    r"(?:git|commit|rev|sha|hash|version|tree|head|ref|blob|snapshot|object|branch|tag|build|@|#|\+g)"
+    r"(?:git|commit|rev|sha|hash|md5|digest|version|tree|head|ref(?!us)|blob|snapshot|object|branch"
+    r"|tag|build|@|#|\+g)"
     r"[\w\"'()/ :=.@-]{0,24}$",
     re.IGNORECASE,
 )
 # One line of a key that was broken into lines.
 _KEY_LINE = re.compile(r"(?<![A-Za-z0-9+/=])[A-Za-z0-9+/]{64,76}(?![A-Za-z0-9+/])")
+# Of other words, what a published prefix is followed by, or what is long enough to be a key.
+_WORD = re.compile(r"(?<![\w/\\.~+=-])(?!sha\d)(?P<head>[A-Za-z0-9][\w.~+=-]{15,})(?:/[\w/+=-]*)?")
+_PART, _SYLLABLES = re.compile(r"[A-Za-z0-9]{16,}"), re.compile(r"[A-Z]?[a-z]{2,}|\d+(?:x\d+)+")
+_MOST_SPOKEN, _LEAST_SMALL = 0.6, 24
 _PARTS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")  # of a name
 _CHANCE, _HEX = re.compile(r"[A-Za-z0-9+/=_-]+"), re.compile(r"[0-9a-f]{16,}")
 _LOOK_BACK, _LEAST_VALUE = 32, 8
@@ -90,7 +96,8 @@ def replace_forms(text: str) -> str:
     for keywords, form in _forms():
         if any(map(text.__contains__, keywords)):
             text = _compiled(form).sub(_hidden, text)
-    return _HEX_40.sub(_unless_commit, _KEY_LINE.sub(_if_random, text))
+    text = _KEY_LINE.sub(_if_random, _WORD.sub(_if_drawn, text))
+    return _HEX_40.sub(_unless_commit, text)
 
 
 def _hidden(found: re.Match[str]) -> str:
@@ -112,6 +119,16 @@ def _unless_commit(found: re.Match[str]) -> str:
     return found[0] if _COMMIT.search(before) else REDACTED
 
 
+def _if_drawn(found: re.Match[str]) -> str:
+    """Hide a word of which a part looks drawn by chance, unless it is a hash that is named."""
+    text = found.string
+    for part in _PART.finditer(text, *found.span("head")):
+        since = max(0, part.start() - _LOOK_BACK)
+        if is_drawn(part[0]) and not _COMMIT.search(text, since, part.start()):
+            return REDACTED
+    return found[0]
+
+
 def _if_random(found: re.Match[str]) -> str:
     """Tell a line of a key from a long path: all sorts of characters are in it, and few words."""
     counts = [sum(map(sort, found[0])) for sort in (str.isupper, str.islower, str.isdigit)]
@@ -119,7 +136,20 @@ def _if_random(found: re.Match[str]) -> str:
         part for part in found[0].split("/") if part.isalpha() and _turns(part) < len(part) / 3
     ]
     drawn = min(counts) >= 5 or _turns(found[0]) > len(found[0]) / 3  # noqa: PLR2004 - by trial
-    return REDACTED if drawn and len(parts) < 3 else found[0]  # noqa: PLR2004 - by trial
+    drawn = drawn and len(parts) < 3 and not _HEX.fullmatch(found[0])  # noqa: PLR2004 - by trial
+    return REDACTED if drawn else found[0]
+
+
+def is_drawn(part: str) -> bool:
+    """Tell letters and digits that were drawn by chance from words, and from a hash."""
+    upper, lower, digits = (
+        sum(map(sort, part)) for sort in (str.isupper, str.islower, str.isdigit)
+    )
+    if upper and lower:
+        spoken = sum(map(len, _SYLLABLES.findall(part)))
+        return min(upper, lower, digits) > 1 and spoken <= len(part) * _MOST_SPOKEN
+    turns = sum(one.isdigit() != two.isdigit() for one, two in pairwise(part))
+    return len(part) >= _LEAST_SMALL and turns > len(part) / 4 and not _HEX.fullmatch(part.lower())
 
 
 @lru_cache(maxsize=4096)
@@ -146,7 +176,7 @@ def kind_of(name: str) -> Kind | None:
 
 
 def harmless(kind: Kind, name: str, value: str) -> bool:
-    if not value or _is(value, "constant"):
+    if not value or _is(value, "constant", "placeholder"):
         return True
     if kind is Kind.SECRET:
         return _is(value, "code") and not value.startswith(("(", "[", "{"))
@@ -505,8 +535,11 @@ class Redactor(Secrets):
     """Knows the names of one machine and replaces them everywhere."""
 
     def __init__(self, *, homes: Names, users: Names, hosts: Names, secrets: Names = ()) -> None:
-        self._secrets = set(secrets)
         self._cached = lru_cache(_MAX_REMEMBERED)(self._text)  # the same lines come again
+        self._secrets: set[str] = set()
+        self._spelled: list[str] = []  # the longest first: one may be part of another
+        for secret in secrets:
+            self._remember(secret)
         self._serials: dict[str, int] = {}
         self._addresses: dict[str, int] = {}
         plain = {home.replace("\\", "/").rstrip("/") for home in homes} - {"", "/"}
@@ -524,16 +557,14 @@ class Redactor(Secrets):
     def _text(self, text: str) -> str:
         for password in passwords_in(text):
             self._remember(password)
-        text = replace_forms(text)
+        text = replace_forms(self._without_known(text))
         for home in self._homes:
             for spelling in (home, home.replace("/", "\\"), home.replace("/", "\\\\")):
                 if spelling in text:
                     whole = rf"{re.escape(spelling)}(?![A-Za-z0-9_.-])"
                     text = re.sub(whole, _stand_in(home), text)
         text = replace_named(self._places(text, folders=True), self._beside_name)
-        for secret in self._secrets:
-            text = text.replace(secret, REDACTED)
-        text = self._places(text, folders=False)
+        text = self._places(self._without_known(text), folders=False)
         return self._name.sub(lambda m: USER if m[0].lower() in self._users else HOST, text)
 
     def serial(self, serial: str) -> str:
@@ -558,7 +589,13 @@ class Redactor(Secrets):
         """Hide a secret from now on where it stands without its name, too."""
         if secret not in self._secrets and len(self._secrets) < _MAX_SECRETS:
             self._secrets.add(secret)
+            self._spelled = sorted({*self._spelled, *_spellings(secret)}, key=len, reverse=True)
             self._cached.cache_clear()
+
+    def _without_known(self, text: str) -> str:
+        for secret in self._spelled:
+            text = text.replace(secret, REDACTED)
+        return text
 
     def _places(self, text: str, *, folders: bool) -> str:
         for place, check in _all_places():
@@ -631,6 +668,16 @@ def _stand_in(home: str) -> str:
     if home[1:2] == ":":
         return f"{home[:2]}/Users/{USER}"
     return f"{TEMPORARY}/{USER}" if home.startswith(f"{TEMPORARY}/") else "/home/user"
+
+
+def _spellings(secret: str) -> set[str]:
+    """Return a secret as it is, and as Python, JSON and addresses write it."""
+    texts = {
+        repr(secret)[1:-1],
+        *(json.dumps(secret, ensure_ascii=each)[1:-1] for each in (True, False)),
+    }
+    raw = secret.encode(errors="surrogateescape")
+    return {secret, *texts, quote(raw), quote(raw, safe=""), quote_plus(raw)}
 
 
 def _spelling(name: str) -> str:
