@@ -6,7 +6,9 @@ One reading for stacks that we take, for stacks that others took, and for traceb
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
+FRAMES = 20_000  # of which the answers are kept
 FRAME = re.compile(r"(?P<function>.*) \((?P<file>.*?)(?::(?P<line>\d+))?\)")
 
 # A whole path is known by the folder that packages are installed in. Stacks that we take keep of an
@@ -32,6 +34,7 @@ _SHORTENED = re.compile(
 )
 
 
+@lru_cache(FRAMES)
 def is_users_file(path: str, *, shortened: bool = False) -> bool:
     """Whether code in this file is the user's own; ``shortened``: the path is py-spy's."""
     path = forward(path)
@@ -44,6 +47,7 @@ def place(function: str, path: str, line: str = "") -> str:
     return f"{name}:{line} {function}" if line else f"{name} {function}".strip()
 
 
+@lru_cache(FRAMES)
 def path_of(frame: str) -> str:
     """Return the file of a frame "function (file:line)"."""
     found = FRAME.fullmatch(frame)

@@ -145,6 +145,7 @@ class Tick(Value, frozen=True, kw_only=True):
     heartbeats: tuple[Heartbeat, ...]
     output: Output
     alive: bool  # the command has not ended
+    looking: float = 0.0  # seconds of processor time that the last look took
 
 
 # Which of the processes that have a heartbeat page train, and whether all ranks are here.

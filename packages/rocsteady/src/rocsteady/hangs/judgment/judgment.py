@@ -36,6 +36,7 @@ from rocsteady.wording import duration
 
 SUSPENDED = 1.0  # seconds that the boot clock may run ahead before the machine must have slept
 SNAPSHOT_EVERY = 1.0  # seconds, at first: three of them must fit before the shortest limit, 4.5 s
+LOOKING_SHARE = 0.12  # of a core, for looking at many threads and processes
 SNAPSHOT_SHARE = 1 / 15  # of the time waited: the longer it lasts, the less it matters when it ends
 SNAPSHOT_AT_LEAST_EVERY = 30.0
 MAX_SETS = 40  # of a row: as many as snapshots are kept; three prove as much
@@ -65,6 +66,7 @@ class Pulse(Value, frozen=True, kw_only=True):
     agreed: int = 0  # snapshots in a row that said the same, and in which nothing moved
     moved_at: float | None = None  # the last snapshot in which something moved, since progress
     sets: tuple[WaitSet, ...] = ()  # of the snapshots in a row that found the same closed set
+    proof: WaitSet | None = None  # what these prove together
     ended: LongestWaits = LongestWaits()
     # What there was to learn before its last wait: that may end with an error.
     settled: tuple[tuple[Heartbeat, ...], LongestWaits] = ((), LongestWaits())
@@ -146,6 +148,7 @@ def _ticked(pulse: Pulse, tick: Tick, patience: Patience) -> Pulse:
             worked_at=tick.at if works else pulse.worked_at,
             agreed=0,  # nothing is proven beside a counter that changes
             sets=(),
+            proof=None,
         )
     return _forgotten(fresh, tick.at) if advanced or away else fresh
 
@@ -164,7 +167,7 @@ def _ended(pulse: Pulse, at: float) -> LongestWaits:
         return msgspec.structs.replace(ended, unexamined=max(ended.unexamined, waited))
     if reading.activity is Activity.WAITS_FOR_GPU:
         return msgspec.structs.replace(ended, device=max(ended.device, waited))
-    if len(pulse.sets) > 1 and _proof(pulse).closed:  # a single snapshot is not one moment
+    if len(pulse.sets) > 1 and pulse.proof and pulse.proof.closed:  # one is not one moment
         seemed = at - pulse.sets[0].at
         return msgspec.structs.replace(ended, locked=max(ended.locked, seemed))
     return ended
@@ -182,6 +185,7 @@ def _forgotten(pulse: Pulse, at: float) -> Pulse:
         printed_at=None,
         worked_at=None,
         sets=(),
+        proof=None,
         ranks=(),
     )
 
@@ -244,6 +248,7 @@ def _with_snapshot(pulse: Pulse, snapshot: Snapshot, waits: WaitKnowledge) -> Pu
     last = pulse.reading
     if last and last.activity in HELD and reading.activity not in HELD:
         pulse, last = _forgotten(pulse, snapshot.at), None
+    sets = _sets(pulse.sets, found)
     agrees = last is not None and not reading.moves and reading.activity is last.activity
     return msgspec.structs.replace(
         pulse,
@@ -251,7 +256,8 @@ def _with_snapshot(pulse: Pulse, snapshot: Snapshot, waits: WaitKnowledge) -> Pu
         reading=reading,
         agreed=pulse.agreed + 1 if agrees and pulse.agreed else 1,
         moved_at=snapshot.at if reading.moves else pulse.moved_at,
-        sets=_sets(pulse.sets, found),
+        sets=sets,
+        proof=prove(sets, alike=True),
         ranks=rank_records(snapshot, pulse.heartbeats, waits),
     )
 
@@ -272,21 +278,18 @@ def _sets(sets: tuple[WaitSet, ...], found: WaitSet) -> tuple[WaitSet, ...]:
     return (*sets, found)[-MAX_SETS:] if goes_on else (found,)
 
 
-def _proof(pulse: Pulse) -> WaitSet:
-    return prove(pulse.sets) if pulse.sets else WaitSet(at=pulse.at)
-
-
 def _verdict(pulse: Pulse, tick: Tick, allowed: Budgets, patience: Patience) -> Verdict:
     quiet = max(0.0, tick.at - pulse.progress)
     waited = tick.at - pulse.waited_from
     if not tick.alive:
         return Verdict(condition=RunState.FINISHING, why="the command has ended", quiet=quiet)
     suspicious = waited >= allowed.suspect
-    every = min(max(SNAPSHOT_EVERY, waited * SNAPSHOT_SHARE), SNAPSHOT_AT_LEAST_EVERY)
+    every = max(SNAPSHOT_EVERY, waited * SNAPSHOT_SHARE, tick.looking / LOOKING_SHARE)
+    every = min(every, SNAPSHOT_AT_LEAST_EVERY)
     last_snapshot = pulse.before.at if pulse.before else None
     examine = suspicious and (last_snapshot is None or tick.at - last_snapshot >= every)
     over = finished(tick.heartbeats)
-    proof = _proof(pulse) if pulse.sets and suspicious else None
+    proof = pulse.proof if suspicious else None
     limit = _limit(pulse, proof, allowed, patience)
     condition = _condition(pulse, limit, allowed, patience)
     if over and condition in (RunState.STARTING, RunState.HEALTHY):

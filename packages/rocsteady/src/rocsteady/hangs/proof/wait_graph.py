@@ -11,7 +11,7 @@ timeout is only a watchdog.
 from __future__ import annotations
 
 import signal
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
@@ -116,17 +116,22 @@ class _Graph:
         }
         self._exits: list[WakeSource] = []
         self._needs_process = False  # a wait would end with the process that is waited for
+        self._helping: dict[Key, bool] = {}
+        self._waking: dict[tuple[int, ...], tuple[Key, ...]] = {}
+        self._holding: dict[int, set[Wait]] = {}
         self._roots = self._training_threads(heartbeats)
 
     def walked(self) -> WaitSet:
         members: dict[Key, Member] = {}
         expected: dict[Key, Iterable[Key]] = {}
-        waiting = list(self._roots)
+        waiting, ahead, followed = deque(self._roots), set(self._roots), set[int]()
         while waiting:
-            key = waiting.pop(0)
-            if key not in members:
-                members[key], expected[key] = self._member(key)
-                waiting += members[key].enders
+            key = waiting.popleft()
+            members[key], expected[key] = self._member(key)
+            if id(members[key].enders) not in followed:
+                followed.add(id(members[key].enders))
+                waiting += (fresh := [each for each in members[key].enders if each not in ahead])
+                ahead.update(fresh)
         for pid in sorted({pid for pid, _ in members}):
             self._timers(self._processes[pid])
         for key in self._roots if self._apart else ():  # in a lock of torch's as well
@@ -185,7 +190,7 @@ class _Graph:
 
     def _could_train(self, process: ProcessSeen) -> bool:
         main = self._threads.get((process.pid, process.pid))
-        return process.python and not (main and self._serves(main[1]))
+        return process.python and not (main and self._serves((process.pid, process.pid)))
 
     # One thread.
 
@@ -205,7 +210,7 @@ class _Graph:
             trains=key in self._roots,
             activity=answer.activity,
             place=place_of(thread.frames),
-            enders=tuple(sorted(set(answer.enders))),
+            enders=answer.enders if isinstance(answer.enders, tuple) else _ordered(answer.enders),
             until=answer.until,
             for_ranks=in_collective(thread, self._known),
         )
@@ -220,7 +225,10 @@ class _Graph:
         deadlock from a collective or from torch's own loops.
         """
         leads = key in self._roots or thread.tid == process.pid
-        held = {other.wait for other in process.threads if not self._serves(other)}
+        if process.pid not in self._holding:
+            able = (each for each in process.threads if not self._serves((process.pid, each.tid)))
+            self._holding[process.pid] = {each.wait for each in able}
+        held = self._holding[process.pid]
         if Wait.STOPPED in held:  # all its threads are: one that was read before is too by now
             return _ThreadActivity(Activity.STOPPED)
         if Wait.TRACED in held or (leads and self._known.person(thread.frames or ())):
@@ -273,12 +281,13 @@ class _Graph:
         if thread.wait is Wait.LOCK and any(map(_is_feeder, thread.frames or ())):
             # It has nothing to write. One that cannot write waits for those who read, as any other.
             return _ThreadActivity(self._by_kind(key, blocked), set(self._putting(key[0])) - {key})
-        enders = self._all_of(key, blocked.pids)
-        expected = self._expected(key, blocked, enders)
+        pids = {*blocked.pids}
+        expected = self._expected(key, blocked, self._all_of(key, pids))
         if thread.wait in (Wait.TREE, Wait.CHILD):
             # A thread beside it may end the process at the other end: a timer that kills a child.
             self._needs_process = True
-            enders += self._all_of(key, {key[0]} - {*blocked.pids})
+            pids.add(key[0])
+        enders = self._all_of(key, pids)
         return _ThreadActivity(self._by_kind(key, blocked), enders, expected=expected)
 
     def _may_be_woken(self, process: ProcessSeen, thread: ThreadSeen) -> bool:
@@ -301,16 +310,14 @@ class _Graph:
         """
         if blocked.holds_both:
             return [other for other in enders if other[0] != key[0]]
-        if self._threads[key][1].wait is Wait.LOCK:
+        if self._threads[key][1].wait is Wait.LOCK and {*blocked.pids} - {key[0]}:
+            if key not in self._roots:
+                return [other for other in enders if other[0] == key[0]]
             # Of several that are at the same line, at most one could hold the lock: they are idle.
             places = {other: place_of(self._threads[other][1].frames) for other in enders}
             alike = Counter({(other[0], place): 1 for other, place in places.items()})
             at_place = Counter(place for _, place in alike)
-            return [
-                other
-                for other in enders
-                if other[0] == key[0] or (key in self._roots and at_place[places[other]] == 1)
-            ]
+            return [other for other in enders if other[0] == key[0] or at_place[places[other]] == 1]
         return enders
 
     def _looks_in_on_training(self, key: Key) -> bool:
@@ -344,32 +351,45 @@ class _Graph:
         yield from (key for key in self._roots if key[0] == pid)
         yield from self._in_files(pid, LOADER, WORKER)
 
-    def _all_of(self, key: Key, pids: Iterable[int]) -> list[Key]:
-        found: list[Key] = []
-        for pid in pids:
-            process = self._processes.get(pid)
-            if process is None:
-                self._out(key, WayOut.UNKNOWN, f"depends on process {pid}, which was not seen")
-            else:
-                found += [other for other in self._able(key, process) if other != key]
-        return found
+    def _all_of(self, key: Key, pids: Iterable[int]) -> tuple[Key, ...]:
+        """Return the threads of processes that could end a wait, its own among them.
 
-    def _able(self, waiter: Key, process: ProcessSeen) -> Iterator[Key]:
-        """Yield the threads of a process that could end a wait: not those that only serve.
+        It is one and the same tuple for all who wait for the same: they may be thousands.
+        """
+        group = (*sorted({*pids}), self._serves(key))
+        if group not in self._waking:
+            seen = [self._processes[pid] for pid in group[:-1] if pid in self._processes]
+            able = (other for process in seen for other in self._able(key, process))
+            self._waking[group] = tuple(able)
+        for pid in pids:
+            if pid not in self._processes:
+                self._out(key, WayOut.UNKNOWN, f"depends on process {pid}, which was not seen")
+        return self._waking[group]
+
+    def _able(self, waiter: Key, process: ProcessSeen) -> tuple[Key, ...]:
+        """Return the threads of a process that could end a wait: not those that only serve.
 
         Unless it is their service that is waited for, or they run code of the user's.
         """
-        served = self._serves(self._threads[waiter][1])
-        for thread in process.threads:
-            key = process.pid, thread.tid
-            left_out = self._serves(thread) and not has_users_code(thread.frames)
-            if thread.state != "Z" and (served or key in self._roots or not left_out):
-                yield key
+        served = self._serves(waiter)
+        return tuple(
+            key
+            for thread in process.threads
+            if thread.state != "Z"
+            and ((key := (process.pid, thread.tid)) in self._roots or served or self._acts(key))
+        )
 
-    def _serves(self, thread: ThreadSeen) -> bool:
-        return self._known.helper(thread.name, thread.frames or (), thread.native or ())
+    def _acts(self, key: Key) -> bool:
+        return not self._serves(key) or has_users_code(self._threads[key][1].frames)
 
-    def _ranks(self, key: Key, blocked: Blocked) -> list[Key]:
+    def _serves(self, key: Key) -> bool:
+        if key not in self._helping:
+            thread = self._threads[key][1]
+            frames, native = thread.frames or (), thread.native or ()
+            self._helping[key] = self._known.helper(thread.name, frames, native)
+        return self._helping[key]
+
+    def _ranks(self, key: Key, blocked: Blocked) -> tuple[Key, ...]:
         """Return who could end a collective: every rank. Its timeout is a watchdog's."""
         if self._elsewhere:
             self._out(key, WayOut.PROCESS, "waits for ranks on other machines")
@@ -483,7 +503,8 @@ class _Graph:
         Those that started the members, such as a shell, wait for them.
         """
         main = self._threads.get((process.pid, process.pid))
-        if main is None or main[1].wait is not Wait.SLEEP or self._serves(main[1]):
+        sleeps = main is not None and main[1].wait is Wait.SLEEP
+        if not sleeps or self._serves((process.pid, process.pid)):
             return False
         above: set[int] = set()
         for pid in members:
@@ -495,14 +516,19 @@ class _Graph:
 
 def _closure(roots: Iterable[Key], following: Mapping[Key, Iterable[Key]]) -> set[Key]:
     """Return all that can be come to from the roots."""
-    found: set[Key] = set()
-    waiting = list(roots)
+    found = set(roots)
+    waiting, followed = list(found), set[int]()
     while waiting:
-        key = waiting.pop()
-        if key not in found:
-            found.add(key)
-            waiting += following[key]
+        following_one = following[waiting.pop()]
+        if id(following_one) not in followed:
+            followed.add(id(following_one))
+            waiting += (fresh := [each for each in following_one if each not in found])
+            found.update(fresh)
     return found
+
+
+def _ordered(keys: Iterable[Key]) -> tuple[Key, ...]:
+    return tuple(sorted(set(keys)))
 
 
 def _signal_name(number: int) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from enum import Enum
+from functools import cached_property
 from itertools import pairwise
 
 from rocsteady.hangs.proof.stack_frames import in_python_lock
@@ -22,6 +23,7 @@ IDLE_SHARE = 0.05
 # 5 s; half of that tells a deadline that was set again from one that was read a little late.
 REARMED = 2.5
 MAX_WRITTEN = 24  # members that the text names one by one
+MAX_ENDERS = 100  # threads that could end a wait, of those that pages name
 # Native functions in which Python waits for its own locks, and how far in they are.
 PYTHONS_LOCKS = ("PyThread_acquire_lock_timed", "PyThread_acquire_lock", "acquire_timed")
 LOCK_DEPTH = 6
@@ -56,7 +58,7 @@ class Member(Value, frozen=True, kw_only=True):
     trains: bool
     activity: Activity
     place: str = ""  # where it is: "data.py:88 load"
-    enders: tuple[Key, ...] = ()  # the threads that could end its wait
+    enders: tuple[Key, ...] = ()  # the threads that could end its wait; it may be one itself
     for_ranks: bool = False  # it is in a collective, which ranks of other hosts may end
     bystander: bool = False  # it could end a wait, but nobody expects it to
     until: float | None = None  # when a loop that repeats for ever asks again, if that is all
@@ -65,6 +67,11 @@ class Member(Value, frozen=True, kw_only=True):
     def key(self) -> Key:
         """What it is called in every snapshot."""
         return self.process.pid, self.thread.tid
+
+    @property
+    def others(self) -> tuple[Key, ...]:
+        """The threads beside itself that could end its wait."""
+        return tuple(each for each in self.enders if each != self.key)
 
     @property
     def is_main(self) -> bool:
@@ -77,7 +84,7 @@ class Member(Value, frozen=True, kw_only=True):
         return self.thread.blocked.on if self.thread.blocked else self.thread.wait.value
 
 
-class WaitSet(Value, frozen=True, kw_only=True):
+class WaitSet(Value, frozen=True, kw_only=True, dict=True):
     """Who waits for whom at one moment, and every way out that was found."""
 
     at: float
@@ -85,14 +92,17 @@ class WaitSet(Value, frozen=True, kw_only=True):
     exits: tuple[WakeSource, ...] = ()
     handlers: tuple[str, ...] = ()  # of signals that somebody may send; clauses
 
-    @property
+    @cached_property
     def closed(self) -> bool:
         """Whether nothing could ever end the waits."""
         keys = {member.key for member in self.members}
         return (
             any(member.trains for member in self.members)
             and not self.exits
-            and all(key in keys for member in self.members for key in member.enders)
+            and all(
+                keys.issuperset(enders)
+                for enders in {id(each.enders): each.enders for each in self.members}.values()
+            )
         )
 
 
@@ -145,8 +155,8 @@ def waiters_of(found: WaitSet) -> tuple[Waiter, ...]:
             tid=member.thread.tid,
             place=member.place,
             waits_for=member.on,
-            enders=tuple(sorted({each for each, _ in member.enders})),
-            ended_by=member.enders,
+            enders=tuple(sorted({each for each, _ in member.others})),
+            ended_by=member.others[:MAX_ENDERS],
             frames=member.thread.frames or (),
         )
         for member in members
@@ -154,11 +164,14 @@ def waiters_of(found: WaitSet) -> tuple[Waiter, ...]:
     )
 
 
-def prove(sets: Sequence[WaitSet]) -> WaitSet:
-    """Return the newest set, with the ways out that only a comparison of snapshots shows."""
+def prove(sets: Sequence[WaitSet], *, alike: bool = False) -> WaitSet:
+    """Return the newest set, with the ways out that only a comparison of snapshots shows.
+
+    ``alike``: nothing changed between them.
+    """
     newest = sets[-1]
     found: dict[tuple[Key, WayOut], WakeSource] = {}
-    between = (each for pair in pairwise(sets) for each in changes(*pair))
+    between = (each for pair in pairwise(sets) for each in changes(*pair)) if not alike else ()
     for each in (*between, *_never_asked_again(sets)):
         found.setdefault(((each.pid, each.tid), each.way), each)
     return WaitSet(
@@ -172,17 +185,25 @@ def prove(sets: Sequence[WaitSet]) -> WaitSet:
 def changes(earlier: WaitSet, later: WaitSet) -> Iterable[WakeSource]:
     """Yield why two sets are not the same one, seen twice."""
     before = {member.key: member for member in earlier.members}
+    alike: dict[tuple[int, int], bool] = {}  # the same tuple is that of thousands
     seconds = max(later.at - earlier.at, 1e-9)
     for member in later.members:
         old = before.pop(member.key, None)
         if old is None:
             yield _exit(member, WayOut.MOVED, "was not there before")
-        elif (old.on, old.place, old.enders) != (member.on, member.place, member.enders):
+        elif (old.on, old.place) != (member.on, member.place) or not _are_alike(old, member, alike):
             yield _exit(member, WayOut.MOVED, "waited for something else before")
         elif (member.thread.cpu - old.thread.cpu) / seconds >= IDLE_SHARE:
             yield _exit(member, WayOut.MOVED, "used CPU time")
     for gone in before.values():
         yield _exit(gone, WayOut.MOVED, "was waiting before and no longer is")
+
+
+def _are_alike(old: Member, new: Member, known: dict[tuple[int, int], bool]) -> bool:
+    pair = id(old.enders), id(new.enders)
+    if pair not in known:
+        known[pair] = old.enders == new.enders
+    return known[pair]
 
 
 def _never_asked_again(sets: Sequence[WaitSet]) -> Iterable[WakeSource]:
@@ -227,7 +248,7 @@ def _sentence(member: Member, found: WaitSet) -> str:
     place = f" at {member.place}" if member.place else ""
     head = f"{who} of process {pid} waits for {member.on}{place}"
     python = {other.key for other in found.members if other.thread.frames is not None}
-    enders = sorted(member.enders, key=lambda key: (key not in python, key))
+    enders = sorted(member.others, key=lambda key: (key not in python, key))
     if not enders:
         return f"{head}; no other thread can end this wait."
     names = ", ".join(f"{tid} of process {pid}" for pid, tid in enders[:4])

@@ -73,6 +73,7 @@ from rocsteady.system.child import Start
 from rocsteady.system.child_end import Exit, Stopping
 
 LAST_SNAPSHOTS = 3  # before a signal, until one confirms the verdict
+LONGEST_LOOK = 15.0  # seconds, on a busy machine
 MAX_SNAPSHOTS = 40  # kept; older ones say nothing more
 
 
@@ -112,6 +113,7 @@ class Attempt:
         self._counter = OutputCounter(total.log)
         self._gauges = Gauges(self._counter.take_loss)
         self._snapshots: tuple[Snapshot, ...] = ()
+        self._looking, self._judging = 0.0, False  # seconds of the last look; it is to be judged
         self._native_stacks = NativeStacks()
         self._progress = AttemptProgress(
             lambda: self._counter.progress,
@@ -293,11 +295,12 @@ class Attempt:
             heartbeats=self._job_hang.seen(living),
             output=self._counter.output,
             alive=alive,
+            looking=self._looking,
         )
         if len(child.interrupts) > self._interrupts:
             self._interrupts = len(child.interrupts)
             self._pulse, self._snapshots = interrupted(self._pulse, now), ()
-        before = self._pulse.progress
+        before, used = self._pulse.progress, time.process_time()
         self._pulse, verdict = judge(
             self._pulse, tick, self._snapshots, self._patience, self._services.waits
         )
@@ -308,7 +311,9 @@ class Attempt:
         self._services.journal.progressed(self._context.spec.run.id, self._context.number, sample)
         self._total = sample.total
         self._on_sample(sample)
-        if alive and verdict.examine:
+        self._looking += time.process_time() - used if self._judging else 0.0
+        self._judging = alive and verdict.examine
+        if self._judging:
             self._examine(child, verdict)
         if alive:
             progress, inspected = self._progress, bool(self._snapshots)
@@ -339,6 +344,7 @@ class Attempt:
     def _take_snapshot(self, child: AttemptProcesses) -> None:
         """Look closer; at what the GPU says too, if that is waited for."""
         pids, within = child.tree(), self._timing.snapshot_within
+        began, used = time.monotonic(), time.process_time()
         taken = take_snapshot(
             pids,
             stacks=True,
@@ -350,6 +356,9 @@ class Attempt:
             signs = self._gpu_signs.read(pids, self._members.members(), within)
             taken = msgspec.structs.replace(taken, gpu_signs=signs)
         self._snapshots = (*self._snapshots, taken)[-MAX_SNAPSHOTS:]
+        self._looking = time.process_time() - used
+        if time.monotonic() - began < LONGEST_LOOK:  # else we were stopped ourselves
+            self._pulse = occupied(self._pulse, time.monotonic())
 
     def _act(self, child: AttemptProcesses, verdict: Verdict) -> AttemptEnd | None:
         if self._trial is not None and self._has_started_over(self._trial):
@@ -422,7 +431,6 @@ class Attempt:
         progress, since, hung = self._pulse.progress, self._pulse.waited_from, False
         for _ in range(LAST_SNAPSHOTS):
             self._take_snapshot(child)
-            self._pulse = occupied(self._pulse, time.monotonic())
             hung = self._tick(child, alive=True).condition is RunState.HUNG
             if hung and is_read(self._pulse):
                 return True
