@@ -40,7 +40,7 @@ from rocsteady.report.story import (
 from rocsteady.screens.runs import render_summary
 from rocsteady.screens.watch import step_times
 from rocsteady.store.run_account import costs_of
-from rocsteady.store.values import Gauge, MessageRecord, NamedFailure, RunRecord
+from rocsteady.store.values import AttemptResult, Gauge, MessageRecord, NamedFailure, RunRecord
 from tests import values
 
 if TYPE_CHECKING:
@@ -459,3 +459,18 @@ def test_in_markdown_what_others_wrote_loads_mentions_and_closes_nothing() -> No
     for line in quoted:
         assert line.startswith("    ") or line.count("``") >= 2, line
     assert not any(line.startswith("# BIG") for line in page.splitlines())
+
+
+@pytest.mark.parametrize("set_by", [86_400.0, 3e9, -3e9])
+def test_a_clock_that_is_set_meanwhile_makes_no_run_longer(set_by: float) -> None:
+    """It took 4 s by the clock of the supervisor, whatever the wall clock says."""
+    (attempt, *_) = record().attempts
+    attempt = replace(
+        attempt, ended=attempt.started + 4.0 + set_by, result=AttemptResult(seconds=4.0)
+    )
+    run = replace(record().run, ended=attempt.started + 5.0 + set_by)
+
+    story = build_story(facts(attempts=(attempt,), run=run))
+
+    assert " 5.0 s" in story.happened or " 4.0 s" in story.happened
+    assert story.attempts[0].cells[3] == "4.0 s"

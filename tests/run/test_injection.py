@@ -11,9 +11,11 @@ from rocsteady_train.inside import wire
 
 from rocsteady import __version__
 from rocsteady.errors import RocsteadyError
+from rocsteady.run.attempt import injection
 from rocsteady.run.attempt.injection import (
     Injection,
     claim,
+    find_pages,
     lay_out,
     private_folder,
     runtime_folders,
@@ -112,14 +114,31 @@ def test_finds_the_folder_of_the_same_run_again(tmp_path: Path) -> None:
     assert private_folder(tmp_path / "a") == private_folder(tmp_path / "a")
 
 
-def test_refuses_a_link_and_a_folder_that_others_can_enter(tmp_path: Path) -> None:
+def test_what_somebody_else_has_put_in_its_place_is_left_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "rocsteady-link").symlink_to(tmp_path / "elsewhere")
+    (tmp_path / "rocsteady-file").touch()
+    (tmp_path / "rocsteady-theirs").mkdir(mode=0o700)
+    own = injection._is_own
+    monkeypatch.setattr(
+        injection, "_is_own", lambda folder: folder.name != "rocsteady-theirs" and own(folder)
+    )
+
+    for name in ("link", "file", "theirs"):
+        made = private_folder(tmp_path / f"rocsteady-{name}")
+        assert made.parent == tmp_path
+        assert made.name.startswith(f"rocsteady-{name}~")
+        assert made.stat().st_mode & 0o777 == 0o700
+        assert find_pages(name, {"XDG_RUNTIME_DIR": str(tmp_path)}) == made / "pages"
+    assert not list((tmp_path / "elsewhere").iterdir())
+
+
+def test_refuses_a_folder_that_others_can_enter(tmp_path: Path) -> None:
     (tmp_path / "rocsteady-open").mkdir()
     (tmp_path / "rocsteady-open").chmod(0o755)
 
-    with pytest.raises(RocsteadyError, match="not a folder that you own"):
-        private_folder(tmp_path / "rocsteady-link")
     with pytest.raises(RocsteadyError, match="accessible to other users"):
         private_folder(tmp_path / "rocsteady-open")
 

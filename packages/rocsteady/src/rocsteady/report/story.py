@@ -333,7 +333,7 @@ def attempt_stories(record: RunRecord, *, is_running: bool = False) -> tuple[Att
             AttemptStory(
                 number=attempt.number,
                 started=attempt.started,
-                ended=attempt.ended,
+                ended=attempt.ended and attempt.started + attempt.seconds,
                 settings=settings_of(attempt),
                 end=end_of(attempt, in_progress=in_progress, crashed=has_crashed),
                 last_step=attempt.last_step,
@@ -420,8 +420,10 @@ def _happened(
     facts: RunFacts, state: State, tries: Sequence[AttemptStory], *, injected: bool
 ) -> str:
     record, run = facts.record, facts.record.run
-    attempts = sum(each.ended - each.started for each in record.attempts if each.ended)
-    took = duration(max(attempts, (run.ended or facts.at) - run.started))
+    ended = [each for each in record.attempts if each.ended]
+    attempts = sum(each.seconds for each in ended)
+    clock_set = sum((each.ended or 0.0) - each.started - each.seconds for each in ended)
+    took = duration(max(attempts, (run.ended or facts.at) - run.started - clock_set))
     progress = _progress(record)
     begin = {
         State.DONE: f"The run finished{progress} in {took}",

@@ -80,6 +80,9 @@ class KeptEnd(Value, frozen=True, kw_only=True):
     outcome: RunOutcome
 
 
+CLOCK_SET = 300.0  # seconds; it takes no attempt longer to be recorded
+
+
 class AttemptRecord(Value, frozen=True, kw_only=True):
     """One launch. Recorded when it starts, and again, whole, when it ends."""
 
@@ -99,6 +102,13 @@ class AttemptRecord(Value, frozen=True, kw_only=True):
     @property
     def failed(self) -> bool:
         return has_failed(self.outcome, self.exit_code)
+
+    @property
+    def seconds(self) -> float:
+        """How long it took, whatever was done to the clock meanwhile."""
+        by_clock = (self.ended or self.started) - self.started
+        own = self.result.seconds if self.result else by_clock
+        return own if abs(by_clock - own) > CLOCK_SET else by_clock
 
 
 class Incident(Value, frozen=True, kw_only=True):

@@ -318,7 +318,7 @@ class Child:
                 output_buffer.close(READER_WAIT)
         untold = sum(output_buffer.untold for output_buffer in outlets)
         if untold:
-            self.tell(f"rocsteady: {untold} bytes were not shown; the log has them")
+            self.tell(f"rocsteady: {untold} bytes were not shown; the log has what fits into it")
         if complaints is not None:
             complaints.close(READER_WAIT)
 

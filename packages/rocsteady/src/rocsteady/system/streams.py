@@ -161,7 +161,7 @@ def _is_writable(descriptor: int) -> bool:
 
 
 def _notice(count: int) -> bytes:
-    return b"\nrocsteady: %d bytes were not shown; the log has them\n" % count
+    return b"\nrocsteady: %d bytes were not shown; the log has what fits into it\n" % count
 
 
 TICK = 1.0  # seconds between looks at what nothing tells us of

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import secrets
 import shutil
 import stat
 import struct
@@ -73,7 +74,8 @@ def inject(run_id: str, environment: Mapping[str, str], owner: str) -> Injection
     why: OSError | RocsteadyError | None = None
     for folder in runtime_folders(run_id, environment):
         try:
-            claim(private_folder(folder), owner)
+            folder = private_folder(folder)  # noqa: PLW2901 - or another beside it
+            claim(folder, owner)
             return lay_out(folder)
         except (OSError, RocsteadyError) as error:
             why = why or error
@@ -142,12 +144,12 @@ def find_pages(run_id: str, environment: Mapping[str, str]) -> Path | None:
     if RUN_ID.fullmatch(run_id) is None:
         return None
     for place in _places(environment):
-        folder = place / f"{PREFIX}{run_id}"
-        try:
-            if place.is_absolute() and not folder.is_symlink() and _is_own(folder):
-                return folder / "pages"
-        except OSError:
+        if not place.is_absolute():
             continue
+        for folder in (place / f"{PREFIX}{run_id}", *place.glob(f"{PREFIX}{run_id}~*")):
+            with contextlib.suppress(OSError):
+                if _is_own_folder(folder):
+                    return folder / "pages"
     return None
 
 
@@ -206,18 +208,22 @@ def _left_in(places: Iterable[Path]) -> Iterator[Path]:
 
 
 def private_folder(folder: Path) -> Path:
+    """Return a folder of this user; beside one that somebody else has made, with another name."""
     try:
-        folder.mkdir(mode=PRIVATE_FOLDER)
-    except FileExistsError:
-        pass  # of an earlier attempt; what it is, is checked below
+        with contextlib.suppress(FileExistsError):  # what it is, is checked below
+            folder.mkdir(mode=PRIVATE_FOLDER)
+        if not _is_own_folder(folder):
+            folder = folder.with_name(f"{folder.name}~{secrets.token_hex(8)}")
+            folder.mkdir(mode=PRIVATE_FOLDER)
     except OSError as error:
         raise RocsteadyError(f"{folder} cannot be created: {error.strerror}.") from None
-    about = folder.lstat()
-    if not stat.S_ISDIR(about.st_mode) or not _is_own(folder):
-        raise RocsteadyError(f"{folder} is not a folder that you own; remove it.")
-    if stat.S_IMODE(about.st_mode) != PRIVATE_FOLDER:
+    if stat.S_IMODE(folder.lstat().st_mode) != PRIVATE_FOLDER:
         raise RocsteadyError(f"{folder} is accessible to other users; remove it.")
     return folder
+
+
+def _is_own_folder(folder: Path) -> bool:
+    return stat.S_ISDIR(folder.lstat().st_mode) and _is_own(folder)
 
 
 def _is_own(folder: Path) -> bool:
