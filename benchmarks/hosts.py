@@ -20,11 +20,17 @@ from typing import Any
 
 import msgspec
 import torch.distributed as dist
-from rocsteady_train.integrations.torchrun_channels import DECISION, HangChannel, HostChannel
+from rocsteady_train.integrations.torchrun_channels import (
+    ACCEPTED,
+    DECISION,
+    HangChannel,
+    HostChannel,
+)
 
-from rocsteady.model import Decision, Next, RankRecord, WaitsFor
-from rocsteady.run.hosts.host_decision import HostProposal, Weight, choose
+from rocsteady.model import RankRecord, WaitsFor
+from rocsteady.run.hosts.host_decision import choose
 from rocsteady.run.hosts.job_verdict import HostPart, Part, job_blame, job_verdict
+from rocsteady.run.hosts.messages import HostProposal, Weight
 
 HOUR, INCIDENTS, RANKS = 3600, 20, 8
 LOOK = 0.5  # seconds between two looks of an agent while something is wrong; 1 second otherwise
@@ -36,7 +42,7 @@ print(store.port, flush=True)
 sys.stdin.read()
 """
 
-AGAIN = Decision(next=Next.AGAIN, why="retrying")
+WHY = "retrying without changes from the last checkpoint"
 
 
 class CountingStore:
@@ -95,14 +101,14 @@ class Job:
         channels = [self._channel(host, store, clocks) for host, store in enumerate(stores)]
         for host, channel in enumerate(channels[1:], 1):
             weight = Weight.CAUSE if host == failed else Weight.NOTHING
-            proposal = HostProposal(host=host, weight=weight, kind="killed", decision=AGAIN)
+            proposal = HostProposal(host=host, weight=weight, kind="killed", why=WHY)
             channel.propose(msgspec.to_builtins(proposal))
         began = time.process_time()
         leader = channels[0]
         others = leader.proposals(0.0)
         check(others is not None, "a host is missing")
         told = [msgspec.convert(each, HostProposal) for each in others or ()]
-        leader.decide(dict(msgspec.to_builtins(choose([HostProposal(decision=AGAIN), *told]))))
+        leader.decide(msgspec.to_builtins(choose([HostProposal(why=WHY), *told])))
         self.leading += time.process_time() - began
         decided_at = max(clocks)
         for host, channel in enumerate(channels):
@@ -111,6 +117,9 @@ class Job:
             )
             decision = channel.decision(10 * ARRIVE_WITHIN) or {}
             check(not failed or decision.get("host") == failed, "the hosts do not agree")
+        for channel in reversed(channels):  # the last to answer finds that all have
+            channel.count(ACCEPTED)
+        check(all(each.count(ACCEPTED, 0) == self.hosts for each in channels), "not all accept")
         self._hangs = [HangChannel(channel, lambda: self.now) for channel in channels]
         self.now += decided_at
 
@@ -148,8 +157,8 @@ class Job:
             return False
         if "confirm" in message:
             hangs.heard({"confirmed": message["confirm"]})
-        elif "hosts" in message:
-            parts = [msgspec.convert(each, HostPart) for each in message["hosts"]]
+        elif "parts" in message:
+            parts = [msgspec.convert(each, HostPart) for each in message["parts"]]
             judged = job_verdict(
                 parts, hosts=message["of"], asked=message["asked"], still=message["still"]
             )

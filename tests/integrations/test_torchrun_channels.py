@@ -12,16 +12,20 @@ from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import cast
 
 import pytest
 from rocsteady_train.integrations.torchrun_channels import (
     COMMAND,
+    MAX_BYTES,
     MAX_READ,
     HostChannel,
-    Message,
+    Proposal,
+    UntrustedError,
     Watcher,
     ended,
     heaviest,
+    job_key,
     rocsteady_command,
 )
 
@@ -153,18 +157,18 @@ class MemoryStore:
             return all(key in self.values for key in keys)
 
 
-def meet(store: MemoryStore, proposals: list[Message | None]) -> list[Message | None]:
+def meet(store: MemoryStore, proposals: list[Proposal | None]) -> list[Proposal | None]:
     """Have every host propose, and the leader choose what weighs most; return what each heard."""
     hosts = len(proposals)
 
-    def host(place: int) -> Message | None:
+    def host(place: int) -> Proposal | None:
         channel = HostChannel(store, place, hosts)
         if channel.leads:
             others = channel.proposals(WITHIN)
             assert others is not None
-            mine = [proposals[0]] if proposals[0] else []
-            chosen = max([*mine, *others, {}], key=lambda each: each.get("weight", -1))
-            channel.decide({**chosen, "heard": len(others)})
+            mine: list[Proposal] = [proposals[0]] if proposals[0] else []
+            chosen = max([*mine, *others, Proposal()], key=lambda each: each.get("weight", -1))
+            channel.decide(cast("Proposal", {**chosen, "heard": len(others)}))
         else:
             channel.propose(proposals[place])
         return channel.decision(WITHIN)
@@ -180,7 +184,7 @@ def test_all_hosts_hear_the_same() -> None:
 
 
 def test_only_one_of_those_that_remember_writes() -> None:
-    remembers: Message = {"weight": 0, "tried": [1, 2]}
+    remembers: Proposal = {"weight": 0, "tried": [1, 2]}
 
     heard = meet(MemoryStore(), [None, remembers, remembers, remembers])
 
@@ -188,7 +192,7 @@ def test_only_one_of_those_that_remember_writes() -> None:
 
 
 def test_many_failures_do_not_hide_a_cause() -> None:
-    perhaps: list[Message | None] = [{"weight": 1, "why": str(place)} for place in range(40)]
+    perhaps: list[Proposal | None] = [{"weight": 1, "why": str(place)} for place in range(40)]
 
     heard = meet(MemoryStore(), [None, *perhaps, {"weight": 2, "why": "cause"}])
 
@@ -242,13 +246,139 @@ def test_a_store_that_is_gone_keeps_nobody() -> None:
 
 
 def test_a_watcher_that_has_ended_proposes_its_code() -> None:
-    assert ended(76, "x") == {"weight": 2, "ends": True, "code": 76, "why": "x"}
+    assert ended(76, "x") == {"weight": 2, "end": 76, "why": "x"}
 
 
 def test_without_a_watcher_that_decides_nothing_that_was_tried_is_forgotten() -> None:
-    heir: Message = {"weight": 0, "tried": [1, 2]}
-    cause: Message = {"weight": 2, "tried": [1], "why": "oom"}
+    heir: Proposal = {"weight": 0, "tried": [1, 2]}
+    cause: Proposal = {"weight": 2, "tried": [1], "why": "oom"}
 
     assert heaviest([heir, cause, {"weight": 1}]) is cause
     assert heaviest([{"weight": 0}, heir]) is heir
     assert heaviest([]) == {"why": "no watcher decided"}
+
+
+KEY = b"k" * 32
+
+
+def signed(
+    key: bytes = KEY, generation: str = "job 1", store: MemoryStore | None = None
+) -> HostChannel:
+    return HostChannel(store or MemoryStore(), 0, 2, key=key, generation=generation)
+
+
+@pytest.mark.parametrize(
+    ("writes", "reads"),
+    [
+        ((KEY, "job 1"), (b"K" * 32, "job 1")),
+        ((KEY, "job 1"), (KEY, "job 2")),
+        ((KEY, "other 1"), (KEY, "job 1")),
+        ((KEY, "job 1"), (b"", "")),
+        ((b"", ""), (KEY, "job 1")),
+    ],
+)
+def test_what_is_signed_otherwise_is_not_read(
+    writes: tuple[bytes, str], reads: tuple[bytes, str]
+) -> None:
+    store = MemoryStore()
+    signed(*writes, store).decide({"end": 76})
+
+    assert signed(*writes, store).decision(WITHIN) == {"end": 76}
+    with pytest.raises(UntrustedError):
+        signed(*reads, store).decision(WITHIN)
+
+
+def test_what_was_signed_for_another_place_is_not_read() -> None:
+    store = MemoryStore()
+    channel = signed(store=store)
+    channel.propose({"weight": 2, "end": 76})
+    store.values["rocsteady/decision"] = store.values["rocsteady/proposal.2.1"]
+
+    with pytest.raises(UntrustedError):
+        channel.decision(WITHIN)
+
+
+ILL_TYPED = [
+    b"",
+    b"{}",
+    b"\n",
+    b"\n[]",
+    b"\nnull",
+    b'\n{"end": "76"}',
+    b'\n{"end": 256}',
+    b'\n{"end": true}',
+    b'\n{"weight": 3}',
+    b'\n{"weight": 2.0}',
+    b'\n{"workarounds": {"a": 1}}',
+    b'\n{"tried": 1}',
+    b'\n{"why": ["x"]}',
+    b'\n{"again": 1}',
+    b"\n" + b"[" * 100_000,
+    b'\n{"end": ' + b"9" * 5000 + b"}",
+    b'\n{"why": "' + b"x" * MAX_BYTES + b'"}',
+    b"\n\xff\xfe",
+]
+
+
+@pytest.mark.parametrize("content", ILL_TYPED)
+def test_what_is_of_another_type_or_too_long_is_left_out(
+    content: bytes, capsys: pytest.CaptureFixture[str]
+) -> None:
+    store = MemoryStore()
+    store.values.update({"rocsteady/proposal.2.1": content, "rocsteady/proposals.2": b"1"})
+    store.values["rocsteady/decision"] = content
+    other = HostChannel(store, 1, 2)
+    other.propose({"weight": 2, "why": "cause"})
+
+    assert HostChannel(store, 0, 2).proposals(WITHIN) == [{"weight": 2, "why": "cause"}]
+    with pytest.raises(UntrustedError):
+        other.decision(WITHIN)
+    (line,) = capsys.readouterr().err.splitlines()
+    assert len(line) < 200
+
+
+def test_a_key_is_left_to_nothing_that_is_started(tmp_path: Path) -> None:
+    file = tmp_path / "key"
+    file.write_text(f" {'f' * 16}\n")
+    environment = {"ROCSTEADY_JOB_KEY": "v" * 16, "ROCSTEADY_JOB_KEY_FILE": str(file)}
+
+    assert job_key(environment) == b"v" * 16
+    assert environment == {"ROCSTEADY_JOB_KEY_FILE": str(file)}
+    assert job_key(environment) == b"f" * 16
+    assert job_key({}) == b""
+
+
+@pytest.mark.parametrize("variable", ["ROCSTEADY_JOB_KEY", "ROCSTEADY_JOB_KEY_FILE"])
+def test_a_key_that_could_be_guessed_or_is_no_file_is_none(tmp_path: Path, variable: str) -> None:
+    file = tmp_path / "key"
+    file.write_text("x" * 15 + "\n")
+    value = "x" * 15 if variable.endswith("KEY") else str(file)
+
+    with pytest.raises(ValueError, match="fewer than 16"):
+        job_key({variable: value})
+    for path in (tmp_path, tmp_path / "absent", "/dev/zero"):
+        with pytest.raises(OSError):  # noqa: PT011 - of three kinds
+            job_key({"ROCSTEADY_JOB_KEY_FILE": str(path)})
+
+
+@pytest.mark.parametrize(
+    ("answers", "settled"),
+    [([True, True], True), ([True, False], None), ([True], None), ([True, None], False)],
+)
+def test_ranks_start_only_if_all_hosts_accept(answers: list[bool | None], settled: object) -> None:
+    """None: refuses."""
+    store = MemoryStore()
+    for host, answer in enumerate(answers[1:], 1):
+        channel = HostChannel(store, host, 2)
+        store.add("rocsteady/read", 2)
+        channel.refuse() if answer is None else channel.settle(0.0, accepts=answer)
+
+    assert HostChannel(store, 0, 2).settle(0.2, accepts=True) is settled
+
+
+def test_all_hosts_end_with_the_code_of_the_first() -> None:
+    store = MemoryStore()
+    assert HostChannel(store, 1, 2).end_all(75) == 75
+    assert HostChannel(store, 0, 2).end_all(76) == 75
+    store.values["rocsteady/ended"] = b'\n{"end": 0}'
+    assert HostChannel(store, 0, 2).end_all(76) == 76  # nobody makes it one that is done

@@ -5,18 +5,22 @@ from __future__ import annotations
 import json
 import socket
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import Any
 
+import msgspec
 import pytest
 
 if sys.platform == "win32":
     pytest.skip("runs are of POSIX; Windows is unconfirmed", allow_module_level=True)
 
 from rocsteady.errors import LauncherError, NotNeededError
-from rocsteady.run.engines.torchrun import AgentLink, Message, RankGroup, first_failure
+from rocsteady.run.engines.torchrun import AgentLink, RankGroup, first_failure
+from rocsteady.run.hosts.messages import HostProposal, Weight
 from rocsteady.system.child_end import Exit
 
-MINE: Message = {"weight": 1, "why": "mine"}
+MINE = HostProposal(weight=Weight.PERHAPS, why="mine")
+THEIRS = {"why": "theirs"}
 
 
 class Agent:
@@ -28,7 +32,7 @@ class Agent:
     def tell(self, **message: object) -> None:
         self.end.sendall(json.dumps(message).encode() + b"\n")
 
-    def heard(self) -> list[Message]:
+    def heard(self) -> list[dict[str, Any]]:
         return [json.loads(line) for line in self.end.recv(65536).splitlines()]
 
 
@@ -42,38 +46,47 @@ def conversation() -> Iterator[tuple[Agent, AgentLink]]:
         link.end(0)
 
 
-def last(proposals: list[Message]) -> Message:
-    return proposals[-1]
+def last(_: HostProposal, others: Sequence[msgspec.Raw]) -> HostProposal:
+    return msgspec.json.decode(others[-1], type=HostProposal)
+
+
+def proposed(host: int) -> dict[str, Any]:
+    return {"proposal": {"weight": 1, "why": "mine", **({"host": host} if host else {})}}
+
+
+def decided(link: AgentLink) -> object:
+    answer = link.agree(MINE, last)
+    return None if answer is None else msgspec.json.decode(answer)
 
 
 def test_a_host_that_follows_hears_the_decision(conversation: tuple[Agent, AgentLink]) -> None:
     agent, link = conversation
     agent.tell(stopping=True)
-    agent.tell(generation=True, host=1, hosts=2)
-    agent.tell(decision={"why": "theirs"})
+    agent.tell(generation=True, host=1)
+    agent.tell(decision=THEIRS)
 
-    assert link.agree(MINE, last) == {"why": "theirs"}
-    assert agent.heard() == [{"proposal": {**MINE, "host": 1}}]
+    assert decided(link) == THEIRS
+    assert agent.heard() == [proposed(1)]
 
 
 def test_a_host_that_leads_chooses_among_all(conversation: tuple[Agent, AgentLink]) -> None:
     agent, link = conversation
-    agent.tell(generation=True, host=0, hosts=2)
-    agent.tell(proposals=[{"why": "theirs"}])
-    agent.tell(decision={"why": "theirs"})
+    agent.tell(generation=True, host=0)
+    agent.tell(proposals=[THEIRS])
+    agent.tell(decision=THEIRS)
 
-    assert link.agree(MINE, last) == {"why": "theirs"}
-    assert agent.heard() == [{"proposal": {**MINE, "host": 0}}, {"decision": {"why": "theirs"}}]
+    assert decided(link) == THEIRS
+    assert agent.heard() == [proposed(0), {"decision": THEIRS}]
 
 
 def test_hosts_that_meet_again_are_told_again(conversation: tuple[Agent, AgentLink]) -> None:
     agent, link = conversation
-    agent.tell(generation=True, host=1, hosts=3)
-    agent.tell(generation=True, host=0, hosts=2)
+    agent.tell(generation=True, host=1)
+    agent.tell(generation=True, host=0)
     agent.tell(decision={})
 
-    assert link.agree(MINE, last) == {}
-    assert agent.heard() == [{"proposal": {**MINE, "host": host}} for host in (1, 0)]
+    assert decided(link) == {}
+    assert agent.heard() == [proposed(1), proposed(0)]
 
 
 def test_without_another_generation_nothing_is_decided(

@@ -9,7 +9,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any, cast
+from typing import cast
 
 import msgspec
 import pytest
@@ -27,6 +27,7 @@ from rocsteady.model import RunState
 from rocsteady.run.engines.torchrun import AgentLink
 from rocsteady.run.hosts.blamed_nodes import BlamedNodes
 from rocsteady.run.hosts.job_hang import SAY_AFTER, JobHang
+from rocsteady.run.hosts.messages import AgentMessage
 from rocsteady.run.telling.announcer import Announcer
 
 HUNG = Verdict(condition=RunState.HUNG, why="", quiet=9.0)
@@ -83,16 +84,16 @@ class Link:
     """An agent: what its watcher tells goes to the channel, and the other way round."""
 
     def __init__(self, hangs: HangChannel) -> None:
-        self.messages: list[dict[str, Any]] = []
+        self.messages: list[AgentMessage] = []
         self.blamed_nodes = BlamedNodes({})
         self._hangs = hangs
 
     def tell(self, **message: object) -> None:
-        self._hangs.heard(message)
+        self._hangs.heard(msgspec.to_builtins(message))
 
     def look(self) -> None:
         if (told := self._hangs.look()) is not None:
-            self.messages.append(told)
+            self.messages.append(msgspec.json.decode(msgspec.json.encode(told), type=AgentMessage))
 
 
 class Host:

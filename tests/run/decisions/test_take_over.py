@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 import msgspec
 
 from rocsteady.model import Decision
-from rocsteady.run.hosts.host_decision import HostAgreement, Message
+from rocsteady.run.checkpoints.resume import Checkpoint
+from rocsteady.run.hosts.host_decision import Chooses, HostAgreement
+from rocsteady.run.hosts.messages import HostProposal
 from rocsteady.run.recovery.decision import Here, decide
 from rocsteady.run.recovery.history import history_of
+from rocsteady.run.telling.announcer import Announcer
 from rocsteady.store.journal import Journal
 from rocsteady.store.location import find_place
 from rocsteady.store.values import DecisionRecord, Event
@@ -21,6 +23,7 @@ from tests.run.decisions.driver import Driven
 from tests.run.decisions.histories import COUNT, Case, case
 
 if TYPE_CHECKING:
+    from rocsteady.run.checkpoints.checkpoints import Checkpoints
     from tests.conftest import Recorded
 
 HOSTS_EVERY = 3  # every so many histories, another host has a say
@@ -29,13 +32,30 @@ HOSTS_EVERY = 3  # every so many histories, another host has a say
 class Link:
     """The way to one other host, which has proposed what it would do."""
 
-    def __init__(self, other: Message | None = None) -> None:
-        self.mine: Message | None = None
-        self._other = other
+    def __init__(self, other: HostProposal | None = None) -> None:
+        self.mine: HostProposal | None = None
+        self._others = [msgspec.Raw(msgspec.json.encode(other))] if other else []
 
-    def agree(self, mine: Message, choose: Callable[[list[Message]], Message]) -> Message:
+    def agree(self, mine: HostProposal, choose: Chooses) -> msgspec.Raw:
         self.mine = mine
-        return choose([mine, *([self._other] if self._other else [])])
+        return msgspec.Raw(msgspec.json.encode(choose(mine, self._others)))
+
+    def tell(self, *, accepted: bool) -> None:
+        assert accepted
+
+
+class Unsaved:
+    """The checkpoints of a host that sees none."""
+
+    def whole(self) -> list[Checkpoint]:
+        return []
+
+
+def agreement_of(driven: Driven, link: Link | None) -> HostAgreement:
+    announcer = Announcer()
+    announcer.quiet = True
+    saved = cast("Checkpoints", Unsaved())
+    return HostAgreement(link, driven.case.options, driven.machine, saved, announcer)
 
 
 class OtherHost:
@@ -46,16 +66,16 @@ class OtherHost:
         self._driven = Driven(beside, recorded.machine(beside.machine), recorded.knowledge)
         self._driven.first()
 
-    def proposal(self, number: int) -> Message | None:
+    def proposal(self, number: int) -> HostProposal | None:
         """Return what it would do after an attempt; None: nothing, as its part is over."""
         driven = self._driven
         if number > len(driven.case.endings):
             return None
         driven.attempt(number)
         decision, link = decide(driven.history, driven.case.options, driven.here(number)), Link()
-        HostAgreement(link).agree(decision, driven.history)
+        agreement_of(driven, link).agree(decision, driven.history)
         driven.decided(number, decision)
-        return {**link.mine, "host": 1} if link.mine else None
+        return msgspec.structs.replace(link.mine, host=1) if link.mine else None
 
 
 class Moment(NamedTuple):
@@ -85,7 +105,7 @@ def moments(
             driven.attempt(number)
             killed()
             here, events = driven.here(number), tuple(driven.events)
-            agreement = HostAgreement(Link(other.proposal(number)) if other else None)
+            agreement = agreement_of(driven, Link(other.proposal(number)) if other else None)
             decision = decide(driven.history, history.options, here)
             agreed = agreement.agree(decision, driven.history)
             killed()

@@ -288,7 +288,6 @@ class Decision(Value, frozen=True, kw_only=True, omit_defaults=True):
     asked: bool = False  # for by the user: it answers no failure
     host: int | None = None  # the host that decided for all; None: this one
     tried: tuple[FailedAttempt, ...] | None = None  # by the hosts, if another one decided
-    given_up: int = 0  # how many of these were on options that were given up
     crashed: Strategy | None = None  # what took the machine down, and is not started again
 
     @property

@@ -172,3 +172,11 @@ COMPUTED: Mapping[str, Callable[[Situation], Strategy | Refused]] = MappingProxy
         )
     }
 )
+# What those that compute a number set, by which hosts tell each other what they have computed.
+NUMBERED: Mapping[str, str] = MappingProxyType(
+    {
+        "loader-fewer-workers": "workers",
+        "half-micro-batch": "micro_batch",
+        "checkpoint-back": "checkpoints_back",
+    }
+)

@@ -45,7 +45,7 @@ def choose_remedy(situation: Situation) -> Decision:
     if (
         not situation.clears
         or choice.remedy not in ("", SAME_AGAIN)
-        or _unwanted(SAME_AGAIN, situation)
+        or unwanted(SAME_AGAIN, situation)
     ):
         return choice
     strategy = standing_of(situation).strategy if choice.ends else choice.strategy
@@ -134,7 +134,7 @@ def _retry_with_remedy(situation: Situation, standing: LadderPosition) -> Decisi
     """Try a remedy once more if what ended it may be chance, and not what it was meant for."""
     if not standing.reverted or is_same(situation.failure.fingerprint, standing.current_failure):
         return None
-    if _unwanted(SAME_AGAIN, situation):
+    if unwanted(SAME_AGAIN, situation):
         return None
     strategy = load_remedies()[SAME_AGAIN].apply(situation)
     if isinstance(strategy, Refused) or _ruled_out(strategy, situation, situation.strategy):
@@ -178,7 +178,7 @@ def _to_be_answered(situation: Situation, standing: LadderPosition) -> Situation
 
 def _applied(remedy: Remedy, here: Situation, situation: Situation) -> Strategy | Refused:
     """Apply a remedy, unless anything speaks against it."""
-    if why := _unwanted(remedy.id, here):
+    if why := unwanted(remedy.id, here):
         return Refused(why=why)
     result = remedy.apply(here)
     if isinstance(result, Refused):
@@ -195,7 +195,8 @@ def _applied(remedy: Remedy, here: Situation, situation: Situation) -> Strategy 
     return Refused(why=consent, needs_consent=True) if consent else result
 
 
-def _unwanted(remedy: str, situation: Situation) -> str:
+def unwanted(remedy: str, situation: Situation) -> str:
+    """Return why a remedy may not be used; "" if it may."""
     if remedy in situation.deny:
         return "denied by --deny"
     named = (*situation.allow, *situation.also)
@@ -244,7 +245,7 @@ def _nothing_left(
     limit = 0
     if situation.nature is not Nature.DETERMINISTIC:
         limit = min(LAST_RETRIES, len(situation.tried) - 1)
-    retries = without_progress <= limit and not _unwanted(SAME_AGAIN, situation)
+    retries = without_progress <= limit and not unwanted(SAME_AGAIN, situation)
     if retries and not _ruled_out(strategy, situation, strategy):
         gets = "Earlier tries got" if without_progress else "Each try gets"
         return Decision(
@@ -265,7 +266,7 @@ def _nothing_left(
     ]
     return Decision(
         next=Next.END,
-        exhausted=not (_unwanted(SAME_AGAIN, situation) or situation.crashed_machine),
+        exhausted=not (unwanted(SAME_AGAIN, situation) or situation.crashed_machine),
         reverted=standing.reverted,
         why=("The cause is not known." if kind == FailureKind.UNKNOWN else known)
         + names

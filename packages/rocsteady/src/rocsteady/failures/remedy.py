@@ -108,6 +108,10 @@ class Remedy(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
             return COMPUTED[self.id](situation)
         if why := situation.lacks(self.needs) or self._unmet(situation):
             return Refused(why=why)
+        return self.changed(situation)
+
+    def changed(self, situation: Situation) -> Strategy | Refused:
+        """Return the strategy with what the entry sets, whether or not it answers anything."""
         if self.setting:
             return _with_setting(situation, self.setting)
         if self.allocator:
@@ -156,29 +160,35 @@ def load_remedies(data: DataFolder | None = None) -> Mapping[str, Remedy]:
     )
 
 
+def asked(machine: Machine, variables: dict[str, str], **known: Any) -> Situation:  # noqa: ANN401 - fields
+    """Return the situation of a run of which nothing has failed, and that is asked for by name."""
+    nothing = Fingerprint(kind="")
+    failure = Failure(
+        kind="", title="", words="", certainty=Certainty.UNKNOWN, fingerprint=nothing, seen=()
+    )
+    return Situation(
+        failure=failure,
+        nature=Nature.DETERMINISTIC,
+        strategy=Strategy(),
+        tried=(FailedAttempt(strategy=Strategy(), failure=nothing),),
+        machine=machine,
+        variables=variables,
+        **known,
+    )
+
+
 def requested_strategy(
     names: Iterable[str], machine: Machine, variables: dict[str, str], *, gpus: int
 ) -> Strategy | Refused:
     """Apply remedies that a person asks for by name; refuse the first that is not right here."""
-    strategy, nothing = Strategy(), Fingerprint(kind="")
-    failure = Failure(
-        kind="", title="", words="", certainty=Certainty.UNKNOWN, fingerprint=nothing, seen=()
-    )
+    situation = asked(machine, variables, gpus=gpus)
     for name in names:
-        situation = Situation(
-            failure=failure,
-            nature=Nature.DETERMINISTIC,
-            strategy=strategy,
-            tried=(FailedAttempt(strategy=strategy, failure=nothing),),
-            machine=machine,
-            variables=variables,
-            gpus=gpus,
-        )
         result = load_remedies()[name].apply(situation)
         if isinstance(result, Refused):
             return Refused(why=f"{name}: {result.why}")
-        strategy = result
-    return strategy
+        attempt = msgspec.structs.replace(situation.tried[0], strategy=result)
+        situation = msgspec.structs.replace(situation, strategy=result, tried=(attempt,))
+    return situation.strategy
 
 
 def _problems(remedy: Remedy) -> Iterator[tuple[str, str]]:

@@ -149,7 +149,9 @@ class Supervisor:
             machine=self._machine,
             deadline_monitor=self._deadline_monitor,
         )
-        self._agreement = HostAgreement(services.hosts)
+        self._agreement = HostAgreement(
+            services.hosts, options, self._machine, self._checkpoints, services.announcer
+        )
         self._restart = Restart(spec, options, services)
         self._trial: ResumeTrial | None = None  # of a way to resume that is not proven yet
         self._outputs: OutputCopies | None = None  # of what the attempt may begin anew

@@ -6,6 +6,7 @@ from datetime import timedelta
 
 from msgspec.structs import replace
 
+from rocsteady.failures.remedy import SAME_AGAIN
 from rocsteady.hangs.judgment.verdict import Patience
 from rocsteady.model import Strategy, Value
 from rocsteady.system.child_end import Stopping
@@ -87,6 +88,11 @@ class RunOptions(Value, frozen=True, kw_only=True):
     fallbacks: tuple[Fallback, ...] = ()  # the options after it, best first
     follows_plan: bool = True  # also when it is resumed; a policy may forbid it
     timing: Timing = Timing()
+
+    @property
+    def allowed(self) -> tuple[str, ...]:
+        """The only workarounds that may be used; (): any."""
+        return (SAME_AGAIN,) if self.no_remedies or self.observe else self.allow
 
     @property
     def resumed_run(self) -> str | None:

@@ -41,7 +41,7 @@ from torch.distributed.elastic.rendezvous.api import (
 from .kernel_faults import KernelFaults
 
 if TYPE_CHECKING:
-    from rocsteady_train.integrations.torchrun_channels import Watcher
+    from rocsteady_train.integrations.torchrun_channels import HostChannel, Proposal, Watcher
 
 NAME = "rocsteady"
 DELEGATE, STATIC = "c10d", "static"
@@ -64,7 +64,7 @@ STORE_LOOK = 2.0  # seconds between two tries to connect to it
 SPARES_HEAR_WITHIN = 5.0  # seconds for hosts that wait for a place to hear that the job is done
 FREE_FOR = 3.0  # seconds that a place is free before a spare takes it
 PLACE_LOOK = 1.0  # seconds between two looks for one
-CAME, FINISHED, ENDED = "rocsteady/came", "rocsteady/finished", "rocsteady/ended"  # keys
+CAME, FINISHED = "rocsteady/came", "rocsteady/finished"  # keys
 END_LOOK = 10.0  # seconds between two questions whether another host has ended the job
 C10D_HOSTS = 256  # c10d moves 216 bytes a second for each pair of hosts through one store
 TRIES = 3  # rendezvous in a row in which hosts did not agree
@@ -73,7 +73,6 @@ OPTIONS = ("--yes",)
 SEVERAL = "--several-hosts"
 # Torch's own errors of a store are among these; the signal that ends the agent is not.
 FAULTS = (OSError, RuntimeError, ValueError, TypeError, LookupError, AttributeError, ImportError)
-AGAIN = {"again": True}  # a decision: repeat the rendezvous
 
 
 class Rendezvous(RendezvousHandler):
@@ -101,6 +100,8 @@ class Rendezvous(RendezvousHandler):
         self._has_joined = False  # a generation; False: a spare so far
         self._arrival = 0  # of this host, counted from 1; 0: not known
         self._is_cut_off = False
+        self._key = _job_key() if watched and self._several else b""
+        self._channel: HostChannel | None = None  # to the other hosts, of this generation
         self._hangs: Any = None  # what hosts tell each other of stuck ranks
         self._is_hang_fault_said = False
         self._kernel = KernelFaults()
@@ -265,9 +266,7 @@ class Rendezvous(RendezvousHandler):
     def _end_all(self, code: int) -> NoReturn:
         """End this host, and tell the others to do so: the scheduler starts all of them again."""
         with contextlib.suppress(*FAULTS):  # the store may be gone, and its host with it
-            if not self._store.check([ENDED]):
-                self._store.set(ENDED, str(code))
-            code = int(self._store.get(ENDED))
+            code = self._channel.end_all(code) if self._channel else code
         sys.stderr.write(f"rocsteady: the job ends on all hosts (exit code {code}).\n")
         sys.exit(code)
 
@@ -278,7 +277,7 @@ class Rendezvous(RendezvousHandler):
             return False
         self._next_end_look = now + END_LOOK
         try:
-            return bool(self._store.check([ENDED]))
+            return self._channel is not None and self._channel.has("ended")
         except FAULTS as error:
             raise RendezvousError(f"the store is gone: {error}") from error
 
@@ -353,7 +352,9 @@ class Rendezvous(RendezvousHandler):
             answer = self._decision(info)
         except FAULTS as error:  # of ours, or of the store: torchrun goes on without us
             sys.stderr.write(f"rocsteady: {type(error).__name__}: {error}\n")
-            answer = AGAIN if self._several else None  # never without what the others have
+            answer = (
+                {"again": True} if self._several else None
+            )  # never without what the others have
         if answer is None:
             sys.stderr.write("rocsteady: the watcher does not answer; the ranks run unwatched.\n")
         elif "again" in answer:
@@ -370,38 +371,45 @@ class Rendezvous(RendezvousHandler):
             if self._watcher is None or (self._watcher.is_gone and self._watcher.end is None):
                 self._start_watcher()
             if self._watcher is not None:
-                self._watcher.tell(generation=True, host=info.rank, hosts=info.world_size)
+                self._watcher.tell(generation=True, host=info.rank)
             if self._watcher is not None and not self._watcher.is_gone:
                 break
-        decided = self._agreed(info) if self._several else {}
-        if "again" in decided:
-            return decided
+        decided: Proposal = self._agreed(info) if self._several else {}
+        if decided.get("again"):
+            return dict(decided)
         answer = None if self._watcher is None else self._watcher.answer(within, "set")
         if self._watcher is not None:
             self._watcher.wants_restart = False  # whatever was asked for is done by now
-        if answer is None and decided.get("ends"):
-            answer = {"end": decided["code"]}
-        if answer is None and decided.get("strategy"):
-            sys.stderr.write("rocsteady: without a watcher, this host cannot apply the decision.\n")
-            return AGAIN
+        if answer is None and decided.get("end"):
+            answer = {"end": decided["end"]}
+        if answer is None and decided.get("workarounds"):  # it has ended since it accepted them
+            return {"again": True}
         self._set({} if answer is None else answer.get("set", {}))
         return answer
 
-    def _agreed(self, info: RendezvousInfo) -> dict[str, Any]:
+    def _agreed(self, info: RendezvousInfo) -> Proposal:
         """Return what all hosts do in this generation: the leader says it, through the store."""
         from rocsteady_train.integrations.torchrun_channels import (  # noqa: PLC0415 - where there are several
+            AGAIN,
             HangChannel,
             HostChannel,
+            UntrustedError,
             ended,
             heaviest,
         )
 
-        channel, watcher = HostChannel(info.store, info.rank, info.world_size), self._watcher
+        generation = f"{self.get_run_id()} {self._round()}" if self._key else ""
+        channel = HostChannel(
+            info.store, info.rank, info.world_size, key=self._key, generation=generation
+        )
+        self._channel, watcher = channel, self._watcher
         self._hangs, self._still = HangChannel(channel), None
         answer = None if watcher is None else watcher.answer(PROPOSAL_WITHIN, "proposal")
-        mine = answer and (
-            answer.get("proposal") or ended(int(answer["end"]), "a watcher has ended")
-        )
+        mine: Proposal | None = None
+        if answer is not None and "end" in answer:
+            mine = ended(int(answer["end"]), "a watcher has ended")
+        elif answer is not None:
+            mine = answer["proposal"]
         if not channel.leads:
             channel.propose(mine)
         elif (others := channel.proposals(HOSTS_WITHIN)) is None:
@@ -412,12 +420,49 @@ class Rendezvous(RendezvousHandler):
             watcher.tell(proposals=others)
             answer = watcher.answer(PROPOSAL_WITHIN, "decision") or {}
             channel.decide(answer.get("decision") or heaviest([mine or {}, *others]))
-        decision = channel.decision(PROPOSAL_WITHIN + 2 * HOSTS_WITHIN) or AGAIN
-        if "again" not in decision and watcher is not None:
+        try:
+            decision = channel.decision(PROPOSAL_WITHIN + 2 * HOSTS_WITHIN)
+        except UntrustedError as error:
+            self._refuse(channel, str(error))
+        if decision is None or decision.get("again"):
+            return AGAIN
+        return self._settled(channel, decision)
+
+    def _settled(self, channel: HostChannel, decision: Proposal) -> Proposal:
+        """Return what is done: no host starts ranks unless all of them do what was decided."""
+        watcher, answer = self._watcher, None
+        if watcher is not None and watcher.end is None:
             watcher.tell(decision=decision)
-        if decision.get("ends"):
+            answer = watcher.answer(PROPOSAL_WITHIN, "accepted")
+        if decision.get("end"):
             channel.part()
-        return decision
+            return decision
+        if watcher is not None and watcher.end is not None:
+            self._refuse(channel, "this host does not do what the hosts decided")
+        accepts = answer is not None or not decision.get("workarounds")
+        if not accepts:
+            sys.stderr.write("rocsteady: without a watcher, this host cannot apply the decision.\n")
+        settled = channel.settle(HOSTS_WITHIN, accepts=accepts)
+        if settled is False:
+            self._refuse(channel, "another host does not do what the hosts decided, and says why")
+        return decision if settled else {"again": True}
+
+    def _refuse(self, channel: HostChannel, why: str) -> NoReturn:
+        """End the job on all hosts: they would start different things, or a stranger speaks."""
+        sys.stderr.write(f"rocsteady: {why}. Ending the job (exit code {PERSON_NEEDED}).\n")
+        with contextlib.suppress(*FAULTS, RendezvousError):
+            self._inner.set_closed()
+            channel.refuse()
+        self._is_cut_off = True  # the store may be gone, and its host with it
+        if self._watcher is not None:  # nothing failed here
+            self._watcher.tell(stopping=True)
+            self._watcher.tell(generation=True)
+        self._last_words(over=False)
+        sys.exit(PERSON_NEEDED)
+
+    def _round(self) -> int:
+        """Return the number of the generation, by which what is signed for it is known."""
+        return int(self._inner._state_holder.state.round) if self._restarts else 0  # noqa: SLF001 - nothing else tells it
 
     def _start_watcher(self) -> None:
         if self._watcher is not None:
@@ -555,6 +600,16 @@ def create(parameters: RendezvousParameters) -> RendezvousHandler:
     handler = _met(inner)
     watched = RUN not in os.environ and sys.platform == "linux"
     return Rendezvous(handler, hosts=hosts, watched=watched, fewest=fewest, restarts=restarts)
+
+
+def _job_key() -> bytes:
+    from rocsteady_train.integrations.torchrun_channels import KEY_FILE, job_key  # noqa: PLC0415 - where there are several
+
+    try:
+        return job_key(os.environ)
+    except (OSError, ValueError) as error:
+        sys.stderr.write(f"rocsteady: {KEY_FILE}: {error} (exit code {PERSON_NEEDED})\n")
+        sys.exit(PERSON_NEEDED)
 
 
 def _host_rank() -> int:

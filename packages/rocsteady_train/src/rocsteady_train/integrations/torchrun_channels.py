@@ -11,12 +11,14 @@ remember what was tried. The leader, host 0, reads these few and writes the deci
 ranks run, a host gives a sign of life a minute, and says no more unless none of its ranks moves.
 
 The store is anything with ``set``, ``get``, ``add`` and ``check``, such as torch's. No clock of
-another host is read, and every wait has a bound.
+another host is read, and every wait has a bound. Whoever reaches the store can write to it: where
+the job has a key, each message is signed for its own place in its own generation.
 """
 
 from __future__ import annotations
 
 import contextlib
+import hmac
 import json
 import os
 import select
@@ -26,9 +28,11 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, MutableMapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, TypedDict, cast
+
+from rocsteady_train.untrusted_file import read_regular
 
 COMMAND = "ROCSTEADY_COMMAND"  # a path, or a command quoted as for a shell
 SEND_WITHIN = 3.0  # seconds
@@ -110,7 +114,6 @@ class Watcher:
 
 
 LEADER = 0
-UNDECIDED = {"why": "no watcher decided"}
 MAX_READ = 16  # proposals of each weight
 FIRST_LOOK, LAST_LOOK = 0.05, 1.0  # seconds between two looks: the longer it lasts, the fewer
 GOODBYE_WITHIN = 10.0  # seconds for all to read that the job ends, before its store is gone
@@ -118,6 +121,12 @@ WEIGHTS = (2, 1)  # of a proposal: it names a cause; it may be one
 HEIR = 0  # the weight of one that only remembers
 PREFIX = "rocsteady/"
 ARRIVED, ALL_ARRIVED, DECISION, READ = "arrived", "all", "decision", "read"
+ACCEPTED, REFUSED, REPEATED = "accepted", "refused", "repeated"  # what hosts make of the decision
+ENDED = "ended"
+KEY, KEY_FILE = "ROCSTEADY_JOB_KEY", "ROCSTEADY_JOB_KEY_FILE"
+SHORTEST_KEY, LONGEST_KEY = 16, 4096  # bytes
+MAX_BYTES = 256 * 1024  # of a message
+HIGHEST_CODE = 255
 STILL, MOVED, CONFIRM, HANGS = "still", "moved", "confirm", "hangs"
 HANG_LOOK, LAST_HANG_LOOK = 0.5, 3.0  # seconds between two looks of a host that stands still
 LOST_LOOK = 8.0  # seconds between two looks for signs of life
@@ -126,6 +135,37 @@ BEAT = 60.0  # seconds between two signs of life of a host, the only thing that 
 LOST_AFTER = 150.0  # seconds without one, by the clock of the host that waits for it
 
 Message = dict[str, Any]
+
+
+class Proposal(TypedDict, total=False):
+    """What a host would do, as far as agents read it; if it is decided, what all hosts do."""
+
+    weight: int  # how much the host knows of the cause
+    end: int  # the exit code; 0: the ranks are started
+    workarounds: list[object]  # with which
+    tried: list[object]  # what the host remembers
+    why: str
+    again: bool  # repeat the rendezvous
+
+
+AGAIN: Proposal = {"again": True}
+UNDECIDED: Proposal = {"why": "no watcher decided"}
+TYPES = {"weight": int, "end": int, "workarounds": list, "tried": list, "why": str, "again": bool}
+
+
+class UntrustedError(ValueError):
+    """No host of this job has written what was read."""
+
+
+def job_key(environment: MutableMapping[str, str]) -> bytes:
+    """Return the key of the job, and hide it from all that is started here; b"": it has none."""
+    key = environment.pop(KEY, "").encode(errors="surrogateescape")
+    path = environment.get(KEY_FILE, "")
+    if path and not key:
+        key = read_regular(path, LONGEST_KEY)
+    if (path or key) and len(key.strip()) < SHORTEST_KEY:
+        raise ValueError(f"the key of the job has fewer than {SHORTEST_KEY} characters")
+    return key.strip()
 
 
 class Store(Protocol):
@@ -138,45 +178,79 @@ class Store(Protocol):
 
 
 class HostChannel:
-    def __init__(
+    def __init__(  # noqa: PLR0913 - most have a default
         self,
         store: Store,
         host: int,
         hosts: int,
         *,
+        key: bytes = b"",
+        generation: str = "",  # of the job; what was signed for another one does not count
         now: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         self.host, self.hosts = host, hosts
+        self._key, self._generation = key, generation
         self._store, self._now, self._sleep = store, now, sleep
 
     @property
     def leads(self) -> bool:
         return self.host == LEADER
 
-    def propose(self, proposal: Message | None) -> None:
+    def propose(self, proposal: Proposal | None) -> None:
         """Count this host in, with what it would do."""
         if proposal is not None:
             self._publish(proposal)
         if self.count(ARRIVED) == self.hosts - 1:
             self.write(ALL_ARRIVED, {})
 
-    def proposals(self, within: float) -> list[Message] | None:
-        """Wait for the other hosts; return what they would do, None if one did not arrive."""
+    def proposals(self, within: float) -> list[Proposal] | None:
+        """Wait for the other hosts; return what they would do, None if one did not arrive.
+
+        What no host of this job has written is left out.
+        """
         if self.hosts > 1 and not self._until(ALL_ARRIVED, within):
             return None
-        found: list[Message] = []
+        found: list[Proposal] = []
         for weight in (*WEIGHTS, HEIR):
             written = min(self.count(f"proposals.{weight}", 0), _most(weight))
             keys = [f"proposal.{weight}.{place + 1}" for place in range(written)]
-            found += [self.read(key) for key in keys if self.has(key)]
+            for key in filter(self.has, keys):
+                try:
+                    found.append(self._proposal(key))
+                except UntrustedError as error:  # noqa: PERF203 - others are read all the same
+                    sys.stderr.write(f"rocsteady: left out: {error}\n")
         return found
 
-    def decide(self, decision: Message) -> None:
+    def decide(self, decision: Proposal) -> None:
         self.write(DECISION, decision)
 
-    def decision(self, within: float) -> Message | None:
-        return self.read(DECISION) if self._until(DECISION, within) else None
+    def decision(self, within: float) -> Proposal | None:
+        return self._proposal(DECISION) if self._until(DECISION, within) else None
+
+    def settle(self, within: float, *, accepts: bool) -> bool | None:
+        """Return whether all hosts do what was decided; None: one cannot, or does not answer."""
+        self.count(ACCEPTED if accepts else REPEATED)
+        deadline, look = self._now() + within, FIRST_LOOK
+        while self.count(ACCEPTED, 0) < self.hosts:
+            if self.count(REFUSED, 0):
+                return False
+            if self.count(REPEATED, 0) or self._now() >= deadline:
+                return None
+            self._sleep(look)
+            look = min(2 * look, LAST_LOOK)
+        return True
+
+    def refuse(self) -> None:
+        """Have no host do what was decided, and wait until all know."""
+        self.count(REFUSED)
+        self.part()
+
+    def end_all(self, code: int) -> int:
+        """Have all hosts end; return the code, which is that of the first who says so."""
+        if not self.has(ENDED):
+            self.write(ENDED, {"end": code})
+        return self._proposal(ENDED).get("end") or code
 
     def part(self) -> None:
         """Wait until all hosts know that the job ends: the store ends with one of them."""
@@ -186,8 +260,8 @@ class HostChannel:
                 self._sleep(FIRST_LOOK)
                 count = self.count(READ, 0)
 
-    def _publish(self, proposal: Message) -> None:
-        weight = int(proposal.get("weight", HEIR))
+    def _publish(self, proposal: Proposal) -> None:
+        weight = proposal.get("weight", HEIR)
         if weight == HEIR and not proposal.get("tried"):
             return
         place = self.count(f"proposals.{weight}")
@@ -210,11 +284,44 @@ class HostChannel:
     def count(self, key: str, amount: int = 1) -> int:
         return int(self._store.add(PREFIX + key, amount))
 
-    def write(self, key: str, value: Message) -> None:
-        self._store.set(PREFIX + key, json.dumps(value))
+    def write(self, key: str, value: Message | Proposal) -> None:
+        text = json.dumps(value)
+        self._store.set(PREFIX + key, f"{self._signature(key, text)}\n{text}")
 
     def read(self, key: str) -> Message:
-        return dict(json.loads(self._store.get(PREFIX + key)))
+        content = bytes(self._store.get(PREFIX + key))[: MAX_BYTES + 1]
+        signature, _, text = content.decode(errors="replace").partition("\n")
+        if not hmac.compare_digest(signature.encode(), self._signature(key, text).encode()):
+            raise UntrustedError(self._why_untrusted(key, signature))
+        try:
+            value = json.loads(text) if len(content) <= MAX_BYTES else None
+        except (ValueError, RecursionError):
+            value = None
+        if not isinstance(value, dict):
+            raise UntrustedError(f"{key} of another host is not one of this version")
+        return value
+
+    def _proposal(self, key: str) -> Proposal:
+        value = self.read(key)
+        typed = all(type(value.get(name, kind())) is kind for name, kind in TYPES.items())
+        if not typed or value.get("weight", HEIR) not in (*WEIGHTS, HEIR):
+            raise UntrustedError(f"{key} of another host is not one of this version")
+        if not 0 <= value.get("end", 0) <= HIGHEST_CODE:
+            raise UntrustedError(f"{key} of another host has no exit code")
+        return cast("Proposal", value)
+
+    def _signature(self, key: str, text: str) -> str:
+        if not self._key:
+            return ""
+        signed = json.dumps([self._generation, key, text])
+        return hmac.new(self._key, signed.encode(), "sha256").hexdigest()
+
+    def _why_untrusted(self, key: str, signature: str) -> str:
+        if not self._key:
+            return f"{key} is signed, and this host has no key: set {KEY} on all hosts"
+        if not signature:
+            return f"{key} is not signed, and this host has a key: set {KEY} on all hosts"
+        return f"{key} is not signed with the key of this host, or not for these ranks"
 
 
 class HangChannel:
@@ -293,7 +400,7 @@ class HangChannel:
         if channel.count(MOVED, 0) != moves:
             return None
         still = now - self._asked_at
-        return {"hosts": parts, "of": channel.hosts, "asked": self._asked, "still": still}
+        return {"parts": parts, "of": channel.hosts, "asked": self._asked, "still": still}
 
     def _lost(self, now: float) -> Message | None:
         """Look for hosts that give no sign of life: the leader at all, others at the leader."""
@@ -390,15 +497,15 @@ def _most(weight: int) -> int:
     return 1 if weight == HEIR else MAX_READ
 
 
-def heaviest(proposals: Sequence[Message]) -> Message:
+def heaviest(proposals: Sequence[Proposal]) -> Proposal:
     """Return what all hosts do where no watcher decides: nothing that was tried is forgotten."""
     return max(
         proposals,
-        key=lambda each: (int(each.get("weight", HEIR)), len(each.get("tried", ()))),
+        key=lambda each: (each.get("weight", HEIR), len(each.get("tried", ()))),
         default=UNDECIDED,
     )
 
 
-def ended(code: int, why: str) -> Message:
+def ended(code: int, why: str) -> Proposal:
     """Return the proposal to end the job, of a host whose watcher has ended."""
-    return {"weight": max(WEIGHTS), "ends": True, "code": code, "why": why}
+    return {"weight": max(WEIGHTS), "end": code, "why": why}

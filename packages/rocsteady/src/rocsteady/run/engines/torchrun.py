@@ -15,15 +15,15 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
 from rocsteady.errors import LauncherError, NotNeededError, RocsteadyError
 from rocsteady.run.engines.processes import AttemptProcesses, Engine
 from rocsteady.run.hosts.blamed_nodes import BlamedNodes
+from rocsteady.run.hosts.messages import AgentMessage, HostProposal
 from rocsteady.system import keeper, procfs
 from rocsteady.system.child_end import (
     Exit,
@@ -37,7 +37,6 @@ from rocsteady.system.keeper import Family
 from rocsteady.system.output_buffer import OutputBuffer
 from rocsteady.system.terminal import taken
 
-Message = dict[str, Any]
 POLL_EVERY = 5.0  # seconds
 SEND_WITHIN = 3.0  # seconds
 
@@ -55,7 +54,7 @@ class AgentLink:
         self.pid = os.getppid()  # the agent
         self.several_hosts = several_hosts  # have ranks of its job
         self.is_gone = False
-        self.messages: list[dict[str, Any]] = []  # that nobody has taken yet
+        self.messages: list[AgentMessage] = []  # that nobody has taken yet
         self._is_agreed = False  # the hosts have decided what the next generation runs with
         self.blamed_nodes = BlamedNodes(environment)  # of all generations
 
@@ -73,29 +72,34 @@ class AgentLink:
             except ConnectionError:
                 self.is_gone = True
         *lines, self._heard = self._heard.split(b"\n")
-        self.messages += [json.loads(line) for line in lines]
+        self.messages += [msgspec.json.decode(line, type=AgentMessage) for line in lines]
 
     def tell(self, **message: object) -> None:
         """Send one message."""
         self._socket.settimeout(SEND_WITHIN)
         with contextlib.suppress(OSError):
-            self._socket.sendall(json.dumps(message).encode() + b"\n")
+            text = json.dumps(message, default=msgspec.to_builtins)  # names may not be UTF-8
+            self._socket.sendall(text.encode() + b"\n")
         self._socket.settimeout(0)
 
-    def agree(self, mine: Message, choose: Callable[[list[Message]], Message]) -> Message | None:
+    def agree(
+        self,
+        mine: HostProposal,
+        choose: Callable[[HostProposal, Sequence[msgspec.Raw]], HostProposal],
+    ) -> msgspec.Raw | None:
         """Propose what all hosts do before the next generation; return what was decided.
 
         None if there is no next generation. ``choose`` is asked where this host leads.
         """
         while (message := self._next()) is not None:
-            if "generation" in message:  # also once more, if the hosts did not all arrive
-                mine = {**mine, "host": message["host"]}
+            if message.generation:  # also once more, if the hosts did not all arrive
+                mine = msgspec.structs.replace(mine, host=message.host)
                 self.tell(proposal=mine)
-            elif "proposals" in message:
-                self.tell(decision=choose([mine, *message["proposals"]]))
-            elif "decision" in message:
+            elif message.proposals is not None:
+                self.tell(decision=choose(mine, message.proposals))
+            elif message.decision:
                 self._is_agreed = True
-                return dict(message["decision"])
+                return message.decision
         return None
 
     def start(self, environment: Mapping[str, str], run_id: str) -> AttemptProcesses:
@@ -104,7 +108,7 @@ class AgentLink:
             message = self._next()
             if message is None:
                 raise LauncherError("torchrun has ended and will not restart its ranks")
-            if "generation" in message:
+            if message.generation:
                 break
         self._is_agreed = False
         before = self._environment
@@ -113,15 +117,15 @@ class AgentLink:
         self.tell(set={**changed, **unset})
         return RankGroup(self, run_id)
 
-    def _next(self) -> Message | None:
+    def _next(self) -> AgentMessage | None:
         """Wait for a message, and take it; None if torchrun is over, or gone."""
         while not self.messages:
             if self.is_gone:
                 return None
             select.select([self], [], [], POLL_EVERY)
             self.listen()
-        if "over" in self.messages[0]:
-            if self.messages[0].get("spare"):
+        if self.messages[0].over is not None:
+            if self.messages[0].spare:
                 raise NotNeededError("the job is done; this host was not needed")
             return None
         return self.messages.pop(0)
@@ -210,7 +214,7 @@ class RankGroup(AttemptProcesses):
         how, deadline, asked = StopOutcome.TERMINATED, began + ASKED_WITHIN, False
         while self._family.members():
             self._link.listen()
-            if not asked and any("stopping" in message for message in self._link.messages):
+            if not asked and any(message.stopping for message in self._link.messages):
                 deadline, asked = time.monotonic() + STOP_WITHIN, True
             at_once = asked and first == signal.SIGKILL
             if at_once or time.monotonic() >= deadline or self._link.is_gone:
@@ -247,7 +251,7 @@ class RankGroup(AttemptProcesses):
         ended = [pid for pid, descriptor in self._ranks.items() if descriptor in ready]
         self._ranks_ended(ended)
         self._link.listen()
-        if not self._replaced and any("stopping" in message for message in self._link.messages):
+        if not self._replaced and any(message.stopping for message in self._link.messages):
             self._replaced, self._failed_at = not self._ended, time.monotonic()
         if self._ended or self._replaced:
             self._hurry()
@@ -260,12 +264,12 @@ class RankGroup(AttemptProcesses):
         if is_gone:
             keeper.kill_all(self._family, STOP_WITHIN)  # what the agent left
         for message in self._link.messages:
-            if "over" in message:
-                if message.get("stopped"):
+            if message.over is not None:
+                if message.stopped:
                     self.interrupts.add(Interrupt(at=time.monotonic()))
-                if not message.get("spare"):
-                    return Exit(code=0) if message["over"] else _as_torchrun_saw(message) or failed
-            if "generation" in message or message.get("spare"):
+                if not message.spare:
+                    return Exit(code=0) if message.over else _as_torchrun_saw(message) or failed
+            if message.generation or message.spare:
                 return Exit(replaced=True) if self._replaced else failed
         return failed if is_gone else None
 
@@ -317,12 +321,12 @@ def first_failure(ended: list[Exit], unread: list[int | None]) -> Exit:
     return Exit(code=1, rank=unread[0] if len(unread) == 1 else None)  # as torchrun has it
 
 
-def _as_torchrun_saw(message: Message) -> Exit | None:
+def _as_torchrun_saw(message: AgentMessage) -> Exit | None:
     """Return the first failure as torchrun tells it at its end; it has reaped the rank."""
-    failed = message.get("failed")
-    if not failed or not failed["code"]:
+    failed = message.failed
+    if failed is None or not failed.code:
         return None
-    code, rank = int(failed["code"]), int(failed["rank"])
+    code, rank = failed.code, failed.rank
     return Exit(code=code, rank=rank) if code > 0 else Exit(signal=-code, rank=rank)
 
 

@@ -1,20 +1,46 @@
 """One decision for all hosts of a job: each host proposes one, and the leader chooses.
 
 Every watcher makes its proposal with the same code and the same history. The one that is chosen
-replaces the history of all, so that any host can lead the next time.
+replaces the history of all, so that any host can lead the next time. What another host names is
+done only if this host's own knowledge, options and policy allow it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from enum import IntEnum
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
-from rocsteady.errors import LauncherError
-from rocsteady.model import Decision, FailedAttempt, FailureKind, Next, Outcome, Value
+from rocsteady.doctor.knowledge.failures import load_failures
+from rocsteady.errors import LauncherError, RocsteadyError
+from rocsteady.failures.named_workarounds import workarounds_in
+from rocsteady.failures.remedy import load_remedies
+from rocsteady.failures.situation import Refused
+from rocsteady.model import (
+    Decision,
+    FailedAttempt,
+    FailureKind,
+    Fingerprint,
+    Next,
+    Outcome,
+    Strategy,
+)
+from rocsteady.run.hosts.messages import (
+    MAX_TRIED,
+    HostProposal,
+    Tried,
+    Weight,
+    Workarounds,
+    as_text,
+)
+from rocsteady.run.options import RunOptions
 from rocsteady.run.recovery.history import History
+
+if TYPE_CHECKING:
+    from rocsteady.run.checkpoints.checkpoints import Checkpoints
+    from rocsteady.run.recovery.machine import RunMachine
+    from rocsteady.run.telling.announcer import Announcer
 
 # What ranks report that only lost another one.
 CASCADES = (
@@ -25,29 +51,6 @@ CASCADES = (
 )
 # What may also be a rank that waits for others, as those of another host; the surest first.
 VAGUE = (FailureKind.HANG_IN_BACKWARD, FailureKind.UNKNOWN, FailureKind.HANG_IN_COLLECTIVE)
-MAX_TRIED = 64  # failed attempts that are passed on; budgets look no further back
-
-Message = dict[str, Any]
-
-
-class Weight(IntEnum):
-    """How much a host knows of why the ranks ended."""
-
-    NOTHING = 0  # it restarts because others do, or its ranks only lost another one
-    PERHAPS = 1  # its ranks failed, and it cannot tell why
-    CAUSE = 2
-
-
-class HostProposal(Value, frozen=True, kw_only=True):
-    """What a host would do next; if it is chosen, what all hosts do."""
-
-    decision: Decision
-    host: int = 0
-    weight: Weight = Weight.NOTHING
-    keeps: bool = False  # a restart would cost this host its checkpoints
-    kind: str = ""  # of the failure
-    tried: tuple[FailedAttempt, ...] = ()
-    given_up: int = 0  # how many of these were on options that were given up
 
 
 def choose(proposals: Sequence[HostProposal]) -> HostProposal:
@@ -57,31 +60,45 @@ def choose(proposals: Sequence[HostProposal]) -> HostProposal:
         key=lambda each: (
             -each.weight,
             VAGUE.index(each.kind) if each.kind in VAGUE else -1,
-            not each.decision.ends if each.weight else each.decision.ends,
+            not each.end if each.weight else each.end > 0,
             -len(each.tried),
             each.host,
         ),
     )
     keeping = [each for each in proposals if each.keeps]
-    return keeping[0] if keeping and not chosen.decision.ends else chosen
+    return keeping[0] if keeping and not chosen.end else chosen
+
+
+Chooses = Callable[[HostProposal, Sequence[msgspec.Raw]], HostProposal]
 
 
 class Agreeing(Protocol):
     """The way to the other hosts."""
 
-    def agree(self, mine: Message, choose: Callable[[list[Message]], Message]) -> Message | None:
+    def agree(self, mine: HostProposal, choose: Chooses) -> msgspec.Raw | None:
         """Return what was chosen of the proposals of all hosts; None: torchrun has ended."""
+
+    def tell(self, *, accepted: bool) -> None:
+        """Say that this host does it."""
 
 
 class HostAgreement:
     """Has each decision made for all hosts, before it is recorded and carried out."""
 
-    def __init__(self, hosts: Agreeing | None) -> None:
-        self._hosts = hosts
+    def __init__(
+        self,
+        hosts: Agreeing | None,
+        options: RunOptions,
+        machine: RunMachine,
+        checkpoints: Checkpoints,
+        announcer: Announcer,
+    ) -> None:
+        self._hosts, self._options, self._machine = hosts, options, machine
+        self._checkpoints, self._announcer = checkpoints, announcer
 
     def start(self, own: Decision, history: History) -> Decision:
         """Agree on what the first attempt of this supervisor runs with."""
-        return self._agreed(_proposal(own, history)) or own
+        return self._agreed(own, _proposal(own, history)) or own
 
     def agree(self, own: Decision, history: History) -> Decision:
         """Return what is done by all in place of what this host would do."""
@@ -96,51 +113,121 @@ class HostAgreement:
             keeps=keeps,
             kind=history.failure.kind if history.failure else "",
         )
-        decision = self._agreed(mine)
+        decision = self._agreed(own, mine)
         if decision is None and not own.ends:
             raise LauncherError("torchrun has ended and will not restart its ranks")
         return decision or own
 
-    def _agreed(self, mine: HostProposal) -> Decision | None:
+    def _agreed(self, own: Decision, mine: HostProposal) -> Decision | None:
         """Return the decision for all; None: there is nobody to agree with."""
-        answer = self._hosts.agree(msgspec.to_builtins(mine), _chosen) if self._hosts else None
+        if self._hosts is None:
+            return None
+
+        def chosen(mine: HostProposal, others: Sequence[msgspec.Raw]) -> HostProposal:
+            proposals = [mine]
+            for each in others:
+                try:
+                    proposal = _read(each)
+                    self._adopted(proposal, own)
+                except RocsteadyError as error:
+                    self._announcer.say(f"a proposal of another host is left out: {error}.")
+                else:
+                    proposals.append(proposal)
+            return choose(proposals)
+
+        answer = self._hosts.agree(mine, chosen)
         if answer is None:
             return None
-        own, chosen = mine.decision, msgspec.convert(answer, HostProposal)
-        if _essence(chosen) == _essence(mine):
-            return own
+        theirs = _read(answer)
+        if not theirs.end and (mine.keeps or (own.ends and self._options.observe)):
+            why = "only observes" if self._options.observe else "would lose its checkpoints"
+            raise RocsteadyError(f"host {theirs.host} restarts the job, and this host {why}")
+        same = _essence(theirs) == _essence(mine)
+        decision = own if same else self._adopted(theirs, own)
+        self._hosts.tell(accepted=True)
+        return decision
+
+    def _adopted(self, theirs: HostProposal, own: Decision) -> Decision:
+        """Return what another host decides, as this one does it; raise an error if it may not."""
+        by = f"host {theirs.host}"
+        strategy = self._strategy(theirs.workarounds, by)
+        crashed = theirs.workarounds and strategy in self._machine.deadly
+        if crashed and not self._options.retry_crashed:
+            raise RocsteadyError(f"{by} names settings that crashed this machine")
+        tried = tuple(self._attempt(each, by) for each in theirs.tried)
         again = Next.AGAIN if own.ends else own.next
-        why = chosen.decision.why or "start"
-        return msgspec.structs.replace(
-            chosen.decision,
-            next=Next.END if chosen.decision.ends else again,
-            why=f"decided by host {chosen.host} for all hosts: {why}",
-            host=chosen.host,
-            tried=chosen.tried,
-            given_up=chosen.given_up,
-            waits=False,
-            wait=0.0,
+        return Decision(
+            next=Next.END if theirs.end else again,
+            why=f"decided by {by} for all hosts: {theirs.why or 'start'}",
+            code=theirs.end,
+            strategy=strategy,
+            remedy=theirs.remedy if theirs.remedy in load_remedies() else "",
+            avoid=self._avoided(theirs, own, by),
+            kind=theirs.kind if theirs.end and theirs.kind in load_failures().kinds else "",
             gpu_failed=own.gpu_failed,
-            own_error="",
+            host=theirs.host,
+            tried=tried,
         )
+
+    def _strategy(self, workarounds: Workarounds, by: str) -> Strategy:
+        found = self._machine.named(workarounds, self._options)
+        if isinstance(found, Refused):
+            raise RocsteadyError(f"{by} names {found.why}")
+        return found
+
+    def _attempt(self, tried: Tried, by: str) -> FailedAttempt:
+        """Return what was tried: what helped may be gone back to, so it must be allowed, too."""
+        failure = Fingerprint(
+            kind=tried.kind, place=tried.place, step=tried.step, start=tried.start
+        )
+        return FailedAttempt(
+            strategy=self._strategy(tried.workarounds, by),
+            failure=failure,
+            remedy=tried.remedy,
+            clears=tried.clears,
+            progressed=tried.progressed,
+            steps=tried.steps,
+        )
+
+    def _avoided(
+        self, theirs: HostProposal, own: Decision, by: str
+    ) -> tuple[tuple[str, float], ...]:
+        """Return which of this host's own checkpoints are passed over, never all of them."""
+        new = {*theirs.avoid} - {*own.avoid}
+        if not new:
+            return own.avoid
+        left = {(str(each.path), each.written) for each in self._checkpoints.whole()}
+        left -= {*own.avoid}
+        if left and left <= new:
+            raise RocsteadyError(f"{by} passes over every checkpoint of this host")
+        return (*own.avoid, *sorted(left & new))
+
+
+def _read(content: msgspec.Raw) -> HostProposal:
+    try:
+        return msgspec.json.decode(content, type=HostProposal)
+    except msgspec.MsgspecError as error:
+        raise RocsteadyError(f"it is not one of this version ({error})") from None
 
 
 def _proposal(own: Decision, history: History, **known: Any) -> HostProposal:  # noqa: ANN401 - fields, by name
-    tried = tuple(history.tried)[-MAX_TRIED:]
-    given_up = max(0, history.given_up - (len(history.tried) - len(tried)))
-    return HostProposal(decision=own, tried=tried, given_up=given_up, **known)
+    return HostProposal(
+        end=min(max(own.code, 1), 255) if own.ends else 0,
+        why=as_text(own.why),
+        workarounds=workarounds_in(own.strategy),
+        remedy=own.remedy,
+        avoid=tuple((path.encode(errors="replace").decode(), at) for path, at in own.avoid)[
+            -MAX_TRIED:
+        ],
+        tried=tuple(map(Tried.of, history.tried[-MAX_TRIED:])),
+        **known,
+    )
 
 
 def _essence(proposal: HostProposal) -> tuple[object, ...]:
     """Return what hosts must agree in."""
-    decision = proposal.decision
-    next_ = decision.next, decision.code, decision.strategy, decision.avoid
-    return (*next_, decision.remedy, decision.fallback, proposal.tried, proposal.given_up)
-
-
-def _chosen(proposals: list[Message]) -> Message:
-    read = [msgspec.convert(each, HostProposal) for each in proposals]
-    return dict(msgspec.to_builtins(choose(read)))
+    what = proposal.end, proposal.workarounds, proposal.remedy
+    return *what, proposal.avoid, proposal.tried
 
 
 def _weight(history: History) -> Weight:

@@ -11,7 +11,7 @@ part back. ``hangs.verdict.job_verdict`` judges the parts.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from contextlib import suppress
 
 import msgspec
 
@@ -21,10 +21,10 @@ from rocsteady.model import Blame, RunState
 from rocsteady.run.engines.torchrun import AgentLink
 from rocsteady.run.hosts.blamed_nodes import node_name
 from rocsteady.run.hosts.job_verdict import HostPart, Part, alone, host_part, job_blame, job_verdict
+from rocsteady.run.hosts.messages import AgentMessage
 from rocsteady.run.telling.announcer import Announcer
 from rocsteady.wording import duration
 
-KINDS = ("confirm", "hosts", "hangs", "lost")  # of messages
 SAY_AFTER = 60.0  # seconds that this host is stuck and others are not known to be
 MAX_NAMED = 8  # hosts
 
@@ -64,15 +64,15 @@ class JobHang:
         named = msgspec.structs.replace(mine, node=node_name())
         if self._part is not mine.part:
             self._part, self._told_at = mine.part, verdict.quiet
-            self._hosts.tell(part=msgspec.to_builtins(named))
-        for message in self._taken(*KINDS):
-            if "lost" in message and self._part is not Part.ABSTAINS:
-                return self._lost(message["lost"])
-            if "hangs" in message or ("hosts" in message and self._decides(message)):
+            self._hosts.tell(part=named)
+        for message in self._taken():
+            if message.lost and self._part is not Part.ABSTAINS:
+                return self._lost(message.lost)
+            if message.hangs or (message.parts is not None and self._decides(message)):
                 self.settled = True
                 return True
-            if "confirm" in message:
-                self._asked = int(message["confirm"])
+            if message.confirm is not None:
+                self._asked = message.confirm
         if self._asked is not None and self._part is Part.PROVEN:
             self._answer(mine, self._asked, confirmed())
         return self._is_over(verdict)
@@ -80,7 +80,7 @@ class JobHang:
     def _answer(self, mine: HostPart, asked: int, confirmed: bool | None) -> None:  # noqa: FBT001 - None: not read
         """Repeat the proof, or take this host's part back; what was not read is tried again."""
         if confirmed and self._hosts is not None:
-            self._hosts.tell(part=msgspec.to_builtins(mine))  # by now more may have been read
+            self._hosts.tell(part=mine)  # by now more may have been read
             self._hosts.tell(confirmed=asked)
             self._asked = None
         elif confirmed is False:
@@ -92,12 +92,13 @@ class JobHang:
             return verdict
         return msgspec.structs.replace(verdict, blame=self.blame, apart=False)
 
-    def _decides(self, message: dict[str, Any]) -> bool:
+    def _decides(self, message: AgentMessage) -> bool:
         """Decide for all hosts, where this one leads and all have told their parts."""
-        parts = [msgspec.convert(each, HostPart) for each in message["hosts"]]
-        judged = job_verdict(
-            parts, hosts=message["of"], asked=message["asked"], still=message["still"]
-        )
+        parts = []
+        for each in message.parts or ():
+            with suppress(msgspec.MsgspecError):  # of a host that then counts as one that moves
+                parts.append(msgspec.json.decode(each, type=HostPart))
+        judged = job_verdict(parts, hosts=message.of, asked=message.asked, still=message.still)
         if judged.hangs:
             self.blame = job_blame(parts)
             self._name(judged.abstained)
@@ -119,7 +120,7 @@ class JobHang:
                 " their ranks moves, and the proof of the other hosts is enough."
             )
 
-    def _lost(self, hosts: list[int]) -> bool:
+    def _lost(self, hosts: tuple[int, ...]) -> bool:
         """Give up on hosts that give no sign of life, and for which the ranks here wait."""
         names = ", ".join(map(str, hosts))
         self._announcer.say(
@@ -147,13 +148,13 @@ class JobHang:
         if self._part is not None and self._hosts is not None:
             self._part, self._asked, self._said = None, None, False
             self._hosts.tell(part=None)
-            self._taken(*KINDS)
+            self._taken()
 
-    def _taken(self, *kinds: str) -> list[dict[str, Any]]:
-        """Take messages of these kinds from those that nobody has taken."""
+    def _taken(self) -> list[AgentMessage]:
+        """Take the messages of hangs from those that nobody has taken."""
         if self._hosts is None:
             return []
-        found = [each for each in self._hosts.messages if any(kind in each for kind in kinds)]
+        found = [each for each in self._hosts.messages if each.is_of_hang]
         for each in found:
             self._hosts.messages.remove(each)
         return found

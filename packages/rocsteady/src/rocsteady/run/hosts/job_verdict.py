@@ -15,6 +15,7 @@ from rocsteady.hangs.judgment.verdict import Verdict
 from rocsteady.hangs.proof.wait_set import never_goes_on
 from rocsteady.hangs.values import Heartbeat, ThreadSeen, Wait, WayOut, trainers
 from rocsteady.model import Blame, RankRecord, RunState, Value
+from rocsteady.run.hosts.messages import Text
 
 STILL_WITH_DEAD_RANK = 60.0  # seconds that hosts without proof must not move, beside a dead rank
 STILL_WITHOUT = 300.0  # the same where all ranks that could be read wait for others
@@ -33,9 +34,9 @@ class HostPart(Value, frozen=True, kw_only=True):
     """What one host knows of its ranks."""
 
     host: int = 0
-    node: str = ""  # the scheduler's name of it; "": of a version that does not tell
+    node: Text = ""  # the scheduler's name of it; "": of a version that does not tell
     part: Part
-    why: str = ""  # it abstains; a clause
+    why: Text = ""  # it abstains; a clause
     world: int = 0  # how many ranks the job has
     ranks: tuple[int, ...] = ()  # that train here; none where nobody could tell
     records: tuple[RankRecord, ...] = ()  # of those that a snapshot has, to find the one to blame

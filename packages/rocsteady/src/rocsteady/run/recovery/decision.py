@@ -211,7 +211,7 @@ def situation_of(  # noqa: PLR0913 - what differs before the first attempt
         ineffective=result.ineffective,
         crashed_machine=_never(history, machine),
         helped_before=(*helped, *machine.probed()),
-        allow=(SAME_AGAIN,) if options.no_remedies else options.allow,
+        allow=options.allowed,
         deny=options.deny,
         also=options.also,
     )

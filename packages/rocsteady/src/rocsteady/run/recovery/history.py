@@ -246,7 +246,7 @@ class History:
             down = Fingerprint(kind=FailureKind.MACHINE_WENT_DOWN)
             self.tried.append(FailedAttempt(strategy=decision.crashed, failure=down))
         if decision.tried is not None:
-            self.tried, self.given_up = list(decision.tried), decision.given_up
+            self.tried, self.given_up = list(decision.tried), 0
         self._ended_run = decision.ends
         if decision.ends:
             return

@@ -14,14 +14,16 @@ from rocsteady.doctor.knowledge.reader import Knowledge
 from rocsteady.doctor.machine.machine import Machine, examined, software_of
 from rocsteady.errors import RocsteadyError
 from rocsteady.failures.classify import Classifier
+from rocsteady.failures.named_workarounds import Workaround, strategy_of
 from rocsteady.failures.probe_evidence import supported
-from rocsteady.failures.remedy import load_remedies, requested_strategy
+from rocsteady.failures.remedy import asked, load_remedies, requested_strategy
 from rocsteady.failures.situation import Refused
 from rocsteady.failures.symptoms import Symptoms
 from rocsteady.hangs.looking.kernel_log import read_kernel_log
 from rocsteady.model import Failure, Strategy
 from rocsteady.run.attempt.symptoms import KERNEL_WITHIN
 from rocsteady.run.context import Services
+from rocsteady.run.options import RunOptions
 from rocsteady.store.identity import script_fingerprint
 from rocsteady.store.machine_history import Memory
 from rocsteady.store.values import AttemptRecord, Deadly, Helped, Run
@@ -60,6 +62,13 @@ class RunMachine:
     def with_remedies(self, names: tuple[str, ...]) -> Strategy | Refused:
         """Return the strategy that somebody asks for."""
         return requested_strategy(names, self.machine(), self.variables, gpus=self.gpus.gpus)
+
+    def named(self, workarounds: tuple[Workaround, ...], options: RunOptions) -> Strategy | Refused:
+        """Return the strategy that another host names, as far as it may be used here."""
+        if not workarounds:
+            return Strategy()
+        may = {"allow": options.allowed, "deny": options.deny, "also": options.also}
+        return strategy_of(workarounds, asked(self.machine(), self.variables, ranks=2, **may))
 
     def asked_for(self, names: tuple[str, ...]) -> Strategy:
         """Return the strategy of --with."""
