@@ -144,6 +144,17 @@ def test_giving_up_is_a_code_of_ours_and_the_rest_the_scripts(
     assert (decisions[-1].next, decisions[-1].code) == (Next.END, code)
 
 
+def test_a_way_to_resume_that_could_not_be_observed_is_not_denied(recorded: Recorded) -> None:
+    unseen = Lived(recorded, can_resume=False, unseen=True).fails(
+        "bus-error", wrote_checkpoint=True
+    )
+    denied = Lived(recorded, can_resume=False).fails("bus-error", wrote_checkpoint=True)
+
+    assert unseen.next is denied.next is Next.END
+    assert unseen.code == denied.code
+    assert unseen.why != denied.why
+
+
 def test_the_ladder_does_not_overrule_what_may_not_be_thrown_away(recorded: Recorded) -> None:
     throws = Lived(recorded, can_resume=False).fails("hang-in-loader", wrote_checkpoint=True)
     again = Lived(recorded).fails("hang-in-loader", wrote_checkpoint=True)

@@ -122,6 +122,7 @@ class Checkpoints:
         self.others_write = False  # checkpoints: the first rank may be on another host
         self._began, self._attempts = began, 0
         self._batches = 0  # of an epoch, if its loader tells
+        self.unseen = False  # whether it resumes, as announced: it has no page
         self._observed = False  # that the script finds by itself what the run has written
         saved = kept(SavedMethod, records)
         self._outside = [Path(folder) for folder in saved.outside] if saved else []
@@ -249,7 +250,8 @@ class Checkpoints:
         """Return whether the script can be watched for reading a checkpoint, and may be told to."""
         if end is None or not self.method.inferred:
             return True
-        if not end.heartbeats:  # it ended before it came so far: what is known stays
+        self.unseen = not end.heartbeats
+        if self.unseen:  # it ended before it came so far: what is known stays
             return self.job.resume is not None
         given = self.method.given
         paths = [real_path(folder / given) for folder in (self.folder, *self._seen_as)]

@@ -59,6 +59,7 @@ class AttemptReview:
             machine=self._machine,
             now=time.time(),
             can_resume=self._checkpoints.can_resume,
+            unseen=self._checkpoints.unseen,
             checkpoints=len(tuple(islice(self._checkpoints.whole(), 2))),
             gone=str(gone) if gone else "",
             in_allocation=self.in_allocation,

@@ -73,11 +73,15 @@ AFTER: Mapping[Outcome, tuple[Next, str, int | None]] = {
 }
 
 
+UNSEEN = "its steps could not be observed, so a restart could not be seen to resume"
+
+
 @dataclass(frozen=True, kw_only=True)
 class Here:
     machine: RunMachine
     now: float  # by the wall clock
     can_resume: bool = True
+    unseen: bool = False  # whether it resumes as announced: its steps cannot be observed
     checkpoints: int = 0  # whole ones: 0, 1, or more
     gone: str = ""  # the folder with checkpoints whose drive is gone
     in_allocation: bool = False  # of a scheduler
@@ -91,6 +95,8 @@ def decide(history: History, options: RunOptions, here: Here) -> Decision:
     if last is None:
         return first_decision(history, options, here)
     base = same_again(history, options, can_resume=here.can_resume)
+    if here.unseen and base.needs_resume:
+        base = replace(base, why=UNSEEN)
     if last.outcome is Outcome.LEFT:
         option = next(iter(open_fallbacks(history, options, here.machine)), None)
         return _taken(base, _leave(option, "too slow"), history) if option else base
