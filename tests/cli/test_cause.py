@@ -128,3 +128,13 @@ def test_a_variable_is_name_and_value(cli: Rocsteady, text: str) -> None:
 
     assert run.code == 2
     assert "NAME=VALUE" in run.err
+
+
+def test_a_build_is_not_downloaded_unasked(cli: Rocsteady) -> None:
+    (cli.folder / "train.py").write_text("")
+
+    run = cli("probe", "--try", "torch==2.9.1", "--", "python3", "train.py")
+
+    assert run.code == 2
+    assert "To allow it: --yes" in " ".join(run.err.split())
+    assert not (cli.folder / ".local/state/rocsteady/builds").exists()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -10,11 +11,15 @@ from typing import Any
 import pytest
 
 from rocsteady.failures.situation import Refused
-from rocsteady.model import ProbeOutcome, Strategy
+from rocsteady.model import CAUSE, Observation, ProbeOutcome, Strategy
+from rocsteady.probe.builds import is_build
 from rocsteady.probe.cause import Cause, Cure, Reproduction, Search, requested
-from rocsteady.probe.experiment import Experiment, Limits, Setup, Try
+from rocsteady.probe.experiment import Experiment, Guard, Limits, Setup, Try
 from rocsteady.probe.operations import Operation
 from rocsteady.screens.cause import command_with, render_cause
+from rocsteady.store.journal import Journal
+from rocsteady.store.location import find_place
+from rocsteady.store.machine_history import Memory
 
 OK, HANG, CRASH = ProbeOutcome.OK, ProbeOutcome.HANG, ProbeOutcome.CRASH
 OPERATION = Operation(
@@ -36,6 +41,7 @@ class Tries:
     def __init__(self, folder: Path, **outcomes: list[ProbeOutcome]) -> None:
         self.outcomes, self.kept, self.journal = outcomes, folder, None
         self.limits, self.left = Limits(), 1000.0
+        self.guard = SimpleNamespace(stopped="", remember=lambda *_: None)
         self.orders: list[tuple[str, str, int | None]] = []
 
     def attempt(
@@ -104,6 +110,7 @@ def test_the_scripts_own_error_is_tried_once_and_accuses_nobody(tmp_path: Path) 
 
 def test_nothing_more_is_tried_once_a_process_cannot_be_killed(tmp_path: Path) -> None:
     tries = Tries(tmp_path, script=[ProbeOutcome.UNKILLABLE])
+    tries.guard.stopped = "a process cannot be killed"
 
     cause = search(tries, {}).find(requested(["A=1"]), ("python", "train.py"))
 
@@ -120,6 +127,56 @@ def test_nothing_is_begun_that_the_time_does_not_suffice_for(tmp_path: Path) -> 
 
     assert (len(tries.orders), cause.cures) == (1, ())
     assert cause.stopped
+
+
+def guard(place: Path, **known: Any) -> Guard:  # noqa: ANN401
+    here = find_place(place)
+    return Guard(Journal(here), Memory(here), ("python", "train.py"), software="torch 2", **known)
+
+
+def test_what_took_the_machine_down_is_not_tried_again_unasked(tmp_path: Path) -> None:
+    first = guard(tmp_path)
+    down = Try(outcome=ProbeOutcome.WENT_DOWN, seconds=1.0)
+    first.remember(Experiment(setup=Setup(name="A=1"), tries=(ended(OK),)), "script", "")
+    tried: list[str] = []
+
+    def attempt() -> Try:
+        tried.append("A=1")
+        return ended(OK)
+
+    assert first.carry_out("script", Setup(name="A=1"), attempt).outcome is OK
+    first._memory.observed(
+        first._journal.here.machine,
+        Observation(
+            probe=CAUSE,
+            variant=first._variant("script", Setup(name="A=1")),
+            outcome=down.outcome,
+            tries=0,
+            seconds=0.0,
+            at=time.time() + 1,
+        ),
+    )
+    first._memory.flush()
+    refused = first.carry_out("script", Setup(name="A=1"), attempt)
+    again = guard(tmp_path, again=True).carry_out("script", Setup(name="A=1"), attempt)
+
+    assert refused.outcome is ProbeOutcome.NOT_RUN
+    assert again.outcome is OK
+    assert tried == ["A=1", "A=1"]
+
+
+def test_the_intent_is_on_the_disk_while_it_is_tried_and_settled_after(tmp_path: Path) -> None:
+    here = guard(tmp_path)
+    seen: list[int] = []
+
+    def attempt() -> Try:
+        seen.append(len(here._journal.unfinished()))
+        return ended(HANG)
+
+    here.carry_out("script", Setup(), attempt)
+
+    assert seen == [1]
+    assert here._journal.unfinished() == ()
 
 
 @pytest.mark.parametrize(
@@ -155,6 +212,21 @@ def names() -> Iterator[str]:
 def test_a_variable_is_written_as_name_and_value(text: str) -> None:
     with pytest.raises(ValueError, match="NAME=VALUE"):
         requested([text])
+
+
+@pytest.mark.parametrize(
+    ("text", "is_one"),
+    [
+        ("torch==2.9.1", True),
+        ("torch==2.9.1+rocm6.4", True),
+        ("torch==2.13.0+cpu", True),
+        ("torch==2.9.1 --index-url=x", False),
+        ("torchvision==1", False),
+        ("torch==2.9.1+evil;x", False),
+    ],
+)
+def test_a_build_is_torch_with_its_version_and_nothing_else(text: str, *, is_one: bool) -> None:
+    assert is_build(text) is is_one
 
 
 def test_an_empty_value_unsets_a_variable() -> None:

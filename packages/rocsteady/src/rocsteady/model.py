@@ -322,6 +322,7 @@ class ProbeOutcome(Enum):
 
 
 TRIAL = "trial"  # the probe of an observation that is of one script, in a plan
+CAUSE = "cause"  # the same for the search for the cause of a failure
 
 
 class Observation(Value, frozen=True, kw_only=True):

@@ -7,6 +7,7 @@ import shlex
 import shutil
 import sys
 import time
+from contextlib import closing
 from datetime import timedelta
 from pathlib import Path
 
@@ -14,16 +15,19 @@ import click
 import msgspec
 
 from rocsteady.cli.options import open_root
-from rocsteady.cli.project import enter, find_project, find_run, open_journal
+from rocsteady.cli.project import enter, find_journal_place, find_project, find_run, open_journal
 from rocsteady.doctor.diagnosis import diagnose, doctors_knowledge
 from rocsteady.doctor.knowledge.reader import load_knowledge
+from rocsteady.doctor.machine.gpus import displays
 from rocsteady.doctor.machine.machine import Machine, examine, software_of
 from rocsteady.errors import RocsteadyError
 from rocsteady.exit_codes import INTERRUPTED
 from rocsteady.hangs.looking.kernel_log import read_kernel_log
 from rocsteady.model import Value
+from rocsteady.probe.builds import environment_of, interpreter_of, make_environment
 from rocsteady.probe.cause import Cause, Search, requested
-from rocsteady.probe.experiment import Limits, ScriptTries, Setup
+from rocsteady.probe.experiment import Guard, Limits, ScriptTries, Setup
+from rocsteady.probe.suite import recover, release_probe
 from rocsteady.run.attempt.symptoms import KERNEL_WITHIN
 from rocsteady.run.context import Services
 from rocsteady.run.job.values import Job, Resume
@@ -40,7 +44,10 @@ from rocsteady.screens.job_questions import (
 from rocsteady.screens.screen import layout, show, show_json, tell, without_secrets
 from rocsteady.screens.upstream import Surroundings, render_report, upstream_of
 from rocsteady.store.account_records import kept
+from rocsteady.store.journal import Journal
+from rocsteady.store.machine_history import Memory
 from rocsteady.store.redaction import redactor_here
+from rocsteady.store.user_folders import state_folder
 from rocsteady.system import procfs
 from rocsteady.system.bounded_call import ask
 from rocsteady.wording import rough_duration
@@ -64,6 +71,7 @@ class CauseOptions(Value, frozen=True, kw_only=True):
     hang_after: timedelta = timedelta(seconds=60)
     report: Path | None = None
     yes: bool = False
+    again: bool = False  # also what took this machine down
     as_json: bool = False
 
 
@@ -76,6 +84,8 @@ def find_cause(options: CauseOptions) -> int:
     if options.python:
         setups = (*setups, Setup(name=options.python, python=options.python))
     folder, job, step = _work(options)
+    python = _python(job)
+    setups = tuple(_with_build(setup, python, yes=options.yes) for setup in setups)
     ask_about_paths(job.command, folder, "probe", yes=options.yes)
     limits = Limits(
         hang_after=options.hang_after.total_seconds(),
@@ -88,35 +98,35 @@ def find_cause(options: CauseOptions) -> int:
         f" At most {rough_duration(limits.within)}; an operation hangs after"
         f" {rough_duration(limits.hang_after)}."
     )
-    python = _python(job)
-    here, _ = examine(open_root(None, python), load_knowledge().variables)
-    began, since = time.monotonic(), time.time()
-    with ScriptTries(folder, job, limits, tell) as tries:
-        announcer = Announcer()
-        services = Services(journal=tries.journal, announcer=announcer)
-        machine = run_machine(services, job.command, folder)
-        search = Search(
-            tries,
-            machine,
-            python=python,
-            numbers=options.numbers,
-            say=lambda line: tell(f"rocsteady: {line}"),
+    root = open_root(None, python)
+    here, view = examine(root, load_knowledge().variables)
+    place = find_journal_place(state_folder() / "probes")
+    memory, journal = Memory(place), Journal(place)
+    software, since = software_of(here), time.time()
+    try:
+        for seen in recover(journal, memory, software):
+            tell(f"rocsteady: the machine went down during {seen.probe} {seen.variant}.")
+        guard = Guard(
+            journal,
+            memory,
+            job.command,
+            software=software,
+            screens=displays(view),
+            again=options.again,
         )
-        try:
-            cause = search.find(setups, job.command, options.run)
-        except KeyboardInterrupt:
-            tell("rocsteady: interrupted.")
-            return INTERRUPTED
-        finally:
-            announcer.close()
-        cause = msgspec.structs.replace(
-            cause,
-            software=software_of(here),
-            seconds=time.monotonic() - began,
-            staged=bool(os.environ.get(STAGED)),
-        )
-        target = _keep(cause, tries)
-    cause = msgspec.structs.replace(cause, changed=tries.changes)
+        with ScriptTries(folder, job, limits, guard, tell) as tries:
+            cause = _searched(tries, job, python, setups, options)
+            target = _keep(cause, tries)
+    except KeyboardInterrupt:
+        tell("rocsteady: interrupted.")
+        return INTERRUPTED
+    finally:
+        release_probe(journal)
+        journal.close()
+        memory.close()
+    cause = msgspec.structs.replace(
+        cause, software=software, seconds=time.time() - since, changed=tries.changes
+    )
     if options.report is not None:
         if cause.reproducing.failed:
             _write_report(cause, here, python, since, options.report)
@@ -124,6 +134,26 @@ def find_cause(options: CauseOptions) -> int:
             tell("rocsteady: it did not fail, so there is nothing to report.")
     _show(cause, target, options)
     return SOMETHING_WRONG if cause.reproducing.failed else NOTHING_WRONG
+
+
+def _searched(
+    tries: ScriptTries,
+    job: Job,
+    python: str,
+    setups: tuple[Setup, ...],
+    options: CauseOptions,
+) -> Cause:
+    with closing(Announcer()) as announcer:
+        services = Services(journal=tries.journal, announcer=announcer)
+        search = Search(
+            tries,
+            run_machine(services, job.command, tries.folder),
+            python=python,
+            numbers=options.numbers,
+            say=lambda line: tell(f"rocsteady: {line}"),
+        )
+        cause = search.find(setups, job.command, options.run)
+    return msgspec.structs.replace(cause, staged=bool(os.environ.get(STAGED)))
 
 
 def _work(options: CauseOptions) -> tuple[Path, Job, int | None]:
@@ -149,6 +179,22 @@ def _work(options: CauseOptions) -> tuple[Path, Job, int | None]:
         story = journal.story(options.run)
     steps = [each.failure.fingerprint.step for each in story.failures]
     return folder, job, max((step for step in steps if step is not None), default=None)
+
+
+def _with_build(setup: Setup, python: str, *, yes: bool) -> Setup:
+    """Give a build of torch its interpreter; one that is not there yet is made, once agreed to."""
+    if not setup.build:
+        return setup
+    found = interpreter_of(setup.build)
+    if not found:
+        tell(
+            f"rocsteady: {setup.build} is installed into {environment_of(setup.build)} and kept"
+            " there. The download may have several GB, and take up to 20 GiB of disk."
+        )
+        if not yes and not (sys.stdin.isatty() and click.confirm("Download it?", err=True)):
+            raise click.UsageError(f"{setup.build} was not downloaded. To allow it: --yes")
+        found = make_environment(setup.build, python)
+    return msgspec.structs.replace(setup, python=found)
 
 
 def _python(job: Job) -> str:

@@ -93,7 +93,8 @@ class ProbeCommand(click.Command):
     "tries",
     multiple=True,
     metavar="NAME=VALUE",
-    help="With RUN or COMMAND: also try this variable as a cure. May be repeated.",
+    help="With RUN or COMMAND: also try this variable, or this build of torch (torch==2.9.1), as a"
+    " cure. May be repeated.",
 )
 @click.option(
     "--numbers",
@@ -162,6 +163,7 @@ def command(  # noqa: PLR0913 - one argument an option
             hang_after=hang_after,
             report=report,
             yes=yes,
+            again=again,
             as_json=as_json,
         )
         ctx.exit(find_cause(options))

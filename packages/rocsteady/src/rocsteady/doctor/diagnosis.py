@@ -45,7 +45,7 @@ from rocsteady.doctor.values import (
     Finding,
     Unchecked,
 )
-from rocsteady.model import TRIAL, Observation, ProbeOutcome
+from rocsteady.model import CAUSE, TRIAL, Observation, ProbeOutcome
 from rocsteady.wording import plural, size
 
 Check = Callable[[Machine, Facts, Knowledge], Seen]
@@ -358,7 +358,7 @@ def _newest(observations: Iterable[Observation], software: str) -> Iterator[Obse
     """Yield the newest of each probe and variant; today's software counts before the rest."""
     found: dict[tuple[str, str], Observation] = {}
     for each in observations:
-        if each.outcome is ProbeOutcome.NOT_RUN or each.probe == TRIAL:
+        if each.outcome is ProbeOutcome.NOT_RUN or each.probe in (CAUSE, TRIAL):
             continue
         key = (each.probe, each.variant)
         before = found.get(key)

@@ -13,6 +13,7 @@ import msgspec
 from rocsteady.failures.remedy import load_remedies
 from rocsteady.failures.situation import Refused
 from rocsteady.model import ProbeOutcome, Strategy, Value
+from rocsteady.probe.builds import is_build
 from rocsteady.probe.experiment import (
     BAD,
     PAST,
@@ -127,11 +128,17 @@ class Search:
         self._tries, self._machine, self._python = tries, machine, python
         self._numbers = NUMBERS if numbers else None
         self._say = say
-        self._stopped = ""
+        self._timeout = ""
+
+    @property
+    def _stopped(self) -> str:
+        """Why nothing more is tried."""
+        return self._tries.guard.stopped or self._timeout
 
     def find(self, setups: Sequence[Setup], command: tuple[str, ...], run: str = "") -> Cause:
         reproducing, operation = self._reproduced()
         first = next((each for each in reproducing.tries if each.outcome in BAD), None)
+        self._tries.guard.remember(reproducing, "script", operation.name if operation else "")
         cause = Cause(
             command=command,
             run=run,
@@ -162,11 +169,10 @@ class Search:
                 past = one.step + PAST
             elif one.outcome in BAD and one.operation is None:
                 break  # the script's own error, or a place that no operation belongs to
-            if one.outcome is ProbeOutcome.UNKILLABLE:
-                self._stopped = "a process cannot be killed and may still hold the GPU"
+            if self._stopped or one.outcome is ProbeOutcome.NOT_RUN:
                 break
-        if len(found) < REPRODUCING and not self._stopped and self._tries.left <= found[-1].seconds:
-            self._stopped = "out of time (--within)"
+        if len(found) < REPRODUCING and self._tries.left <= found[-1].seconds:
+            self._timeout = "out of time (--within)"
         named = [each.operation for each in found if each.operation is not None]
         keys = [each.key for each in named]
         operation = max(named, key=lambda each: keys.count(each.key)) if named else None
@@ -212,7 +218,7 @@ class Search:
         for _ in range(ALONE - 1):
             one = runner.attempt(script)
             yield one
-            if one.outcome is ProbeOutcome.UNKILLABLE or self._left <= one.seconds:
+            if self._stopped or self._left <= one.seconds:
                 return
 
     @property
@@ -221,7 +227,7 @@ class Search:
 
     def _runner(self) -> ReproductionTries:
         return ReproductionTries(
-            self._python, self._tries.kept, self._tries.journal, self._tries.limits, os.environ
+            self._python, self._tries.kept, self._tries.guard, self._tries.limits, os.environ
         )
 
     def _write(self, script: Path, values: str, verb: str) -> str:
@@ -260,11 +266,13 @@ class Search:
             if self._stopped:
                 return
             if self._left <= first.seconds:
-                self._stopped = "out of time (--within)"
+                self._timeout = "out of time (--within)"
                 return
             alone = reproduction is not None and _reaches(setup)
             self._say(f"trying {setup.name}{'' if alone else ', on the script'}")
             found = self._tried(setup, first, reproduction if alone else None)
+            work = "operation" if alone else "script"
+            self._tries.guard.remember(found, work, operation.name)
             yield Cure(experiment=found, remedy=remedy, alone=alone)
 
     def _tried(self, setup: Setup, first: Try, reproduction: Reproduction | None) -> Experiment:
@@ -277,8 +285,6 @@ class Search:
                 past = first.step + PAST
                 one = self._tries.attempt(setup, numbers=self._numbers, past=past)
             found.append(one)
-            if one.outcome is ProbeOutcome.UNKILLABLE:
-                self._stopped = "a process cannot be killed and may still hold the GPU"
             failed = sum(each.outcome in BAD for each in found)
             done = self._stopped or failed >= ENOUGH or one.outcome is ProbeOutcome.NOT_RUN
             if done or self._left <= one.seconds:
@@ -314,11 +320,14 @@ def _reaches(setup: Setup) -> bool:
 
 
 def requested(texts: Iterable[str]) -> tuple[Setup, ...]:
-    """Read what a person asked for: ``NAME=VALUE``; an empty value unsets the variable."""
+    """Read what a person asked for: ``torch==2.9.1``, ``NAME=VALUE``, or ``NAME=`` to unset it."""
     found = []
     for text in texts:
+        if is_build(text):
+            found.append(Setup(name=text, build=text))
+            continue
         name, equals, value = text.partition("=")
         if not (equals and name.isidentifier()):
-            raise ValueError(f"{text!r}: write it as NAME=VALUE")
+            raise ValueError(f"{text!r}: write it as NAME=VALUE, or torch==VERSION")
         found.append(Setup(name=text, strategy=Strategy(variables={name: value or None})))
     return tuple(found)

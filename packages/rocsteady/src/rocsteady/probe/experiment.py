@@ -27,9 +27,11 @@ from rocsteady.doctor.knowledge.failures import load_failures
 from rocsteady.failures.classify import Classifier
 from rocsteady.failures.symptoms import Symptoms
 from rocsteady.model import (
+    CAUSE,
     Failure,
     FailureKind,
     IntentKind,
+    Observation,
     Outcome,
     ProbeOutcome,
     Strategy,
@@ -60,6 +62,8 @@ from rocsteady.run.checkpoints.resume import Launch
 from rocsteady.run.job.values import Job
 from rocsteady.run.observer import ObservedRun, Observer
 from rocsteady.run.options import RunOptions, Timing
+from rocsteady.run.recovery.machine import gpu_trouble
+from rocsteady.store.identity import fingerprint
 from rocsteady.store.journal import Journal
 from rocsteady.store.location import find_place
 from rocsteady.store.machine_history import Memory
@@ -67,7 +71,6 @@ from rocsteady.store.user_folders import state_folder
 from rocsteady.system.child import Start, start_child
 from rocsteady.system.child_end import DETACHED, Exit, Stopping
 
-NAME = "cause"  # of the runs, and of what is remembered
 SERIALIZED = {"AMD_SERIALIZE_KERNEL": "3", "HIP_LAUNCH_BLOCKING": "1", "CUDA_LAUNCH_BLOCKING": "1"}
 WRONG_NUMBERS = 3  # exit code of a reproduction
 STARTING = 120.0  # seconds for a process to import torch
@@ -91,6 +94,7 @@ class Setup(Value, frozen=True, kw_only=True):
     name: str = ""  # as a person would type it: "HSA_ENABLE_SDMA=0", "attention-math"
     strategy: Strategy = Strategy()
     python: str = ""  # another interpreter; "": the script's own
+    build: str = ""  # of torch, as pip has it, for which that interpreter is still to be made
     on_cpu: str = ""  # the operator that is carried out on the processor
 
 
@@ -185,7 +189,8 @@ class Recording(Observer):
             return
         flying = read_in_flight(run.pages)
         stuck = [each for each in flying if each.seconds > self._limits.hang_after]
-        self.step = max([self.step, *(each.operation.step for each in flying)])
+        seen = (run.steps_before + each.operation.step for each in flying)
+        self.step = max(self.step, *seen, 0)
         origin = read_origin(run.pages)
         if stuck:
             self.stuck = stuck[-1].operation
@@ -204,6 +209,8 @@ class Recording(Observer):
             self.origin = self.origin or read_origin(run.pages)
             self.numbers = read_compared(run.pages)
         self.step = max(self.step, end.last_step or 0)
+        if self.last is not None:
+            self.step = max(self.step, run.steps_before + self.last.step)
         self.end = end
 
     def failed(self, run: ObservedRun, failure: Failure) -> None:
@@ -265,10 +272,80 @@ HOW = {
 }
 
 
+class Guard:
+    """Has an intent on the disk for each try, and refuses what took this machine down before."""
+
+    def __init__(  # noqa: PLR0913 - what it knows, each by name
+        self,
+        journal: Journal,
+        memory: Memory,
+        command: tuple[str, ...],
+        *,
+        software: str = "",
+        screens: tuple[str, ...] | None = (),  # on a GPU; None: cannot be told
+        again: bool = False,
+    ) -> None:
+        self._journal, self._memory, self._again = journal, memory, again
+        self._script = fingerprint("\0".join(command))[:12]
+        self._software = software
+        self._may_lose_screen = screens != () and not again
+        self.stopped = ""  # why nothing more is tried
+
+    def carry_out(self, work: str, setup: Setup, attempt: Callable[[], Try]) -> Try:
+        """Try once; what the machine went down in is not tried again unasked."""
+        variant = self._variant(work, setup)
+        if self._took_down(variant) and not self._again:
+            why = f"{setup.name or work}: the machine went down in it before (--again)"
+            return Try(outcome=ProbeOutcome.NOT_RUN, seconds=0.0, title=why)
+        said = {"probe": CAUSE, "variant": variant, "software": self._software}
+        since = time.time()
+        with _interruptible(), self._journal.intend(IntentKind.PROBE, json.dumps(said)) as intent:
+            found = attempt()
+            intent.end(found.outcome.value)
+        if found.outcome is ProbeOutcome.UNKILLABLE:
+            self.stopped = "a process cannot be killed, and may still hold the GPU"
+        elif found.outcome in BAD and self._may_lose_screen and gpu_trouble(since):
+            self.stopped = "the GPU was reset, and it may drive the display (--again: go on)"
+        return found
+
+    def remember(self, experiment: Experiment, work: str, operation: str) -> None:
+        """Keep what came of it, for this machine and this software."""
+        bad = next((each for each in experiment.tries if each.outcome in BAD), None)
+        if experiment.outcome is ProbeOutcome.NOT_RUN:
+            return
+        self._memory.observed(
+            self._journal.here.machine,
+            Observation(
+                probe=CAUSE,
+                variant=self._variant(work, experiment.setup),
+                outcome=experiment.outcome,
+                tries=experiment.worked,
+                seconds=experiment.seconds,
+                why=bad.title or bad.how if bad else "",
+                place=operation,
+                failure=bad.failure if bad else "",
+                software=self._software,
+                at=time.time(),
+            ),
+        )
+
+    def _variant(self, work: str, setup: Setup) -> str:
+        return f"{self._script} {work} {setup.name}".rstrip()
+
+    def _took_down(self, variant: str) -> bool:
+        seen = self._memory.observations(self._journal.here.machine)
+        own = [each for each in seen if (each.probe, each.variant) == (CAUSE, variant)]
+        last = max(own, key=lambda each: each.at, default=None)
+        return last is not None and last.outcome is ProbeOutcome.WENT_DOWN
+
+
 class ScriptTries:
     """Tries of the user's own script, over a folder that it cannot change."""
 
-    def __init__(self, folder: Path, job: Job, limits: Limits, say: Callable[[str], None]) -> None:
+    def __init__(
+        self, folder: Path, job: Job, limits: Limits, guard: Guard, say: Callable[[str], None]
+    ) -> None:
+        self.guard = guard
         self.folder, self._job, self.limits, self._say = folder, job, limits, say
         self._root = state_folder() / "causes" / name_for(folder)
         self._numbers = itertools.count(1)
@@ -285,7 +362,6 @@ class ScriptTries:
             busy="another probe of this folder is running",
         )
         self.journal = Journal(find_place(self._root))
-        self._memory = Memory(self.journal.place)
         claim(self._root, self.journal.here.process)
         self.kept.mkdir()
         self._before: FolderTree = read_to_compare(self.folder)
@@ -293,7 +369,6 @@ class ScriptTries:
 
     def __exit__(self, *_: object) -> None:
         self.changes = differences(self._before, read_to_compare(self.folder))
-        self._memory.close()
         self.journal.close()
         remove(self._root)
 
@@ -311,6 +386,13 @@ class ScriptTries:
         past: int | None = None,
     ) -> Try:
         """Run the script once; ``past`` is the step after which it has worked."""
+        return self.guard.carry_out(
+            "script", setup, lambda: self._attempt(setup, keep=keep, numbers=numbers, past=past)
+        )
+
+    def _attempt(
+        self, setup: Setup, *, keep: str, numbers: dict[str, int] | None, past: int | None
+    ) -> Try:
         number = next(self._numbers)
         place = self._root / f"try-{number}"
         place.mkdir()
@@ -338,7 +420,7 @@ class ScriptTries:
             timing=Timing(quick_crash=timedelta(0), stopping=STOPPING),
         )
         run = SandboxRun(
-            name=f"{NAME}-{number}",
+            name=f"{CAUSE}-{number}",
             scratch=scratch,
             environment=environment,
             terminal=DETACHED,
@@ -368,18 +450,22 @@ class ReproductionTries:
         self,
         python: str,
         folder: Path,
-        journal: Journal,
+        guard: Guard,
         limits: Limits,
         environment: Mapping[str, str],
     ) -> None:
-        self.python, self.folder, self._journal, self._limits = python, folder, journal, limits
+        self.python, self.folder, self._guard, self._limits = python, folder, guard, limits
         self._environment = dict(environment)
         self._numbers = itertools.count(1)
 
     def attempt(self, script: Path, setup: Setup = UNCHANGED, *words: str) -> Try:
         """Run it once; its clock begins when torch is there and it says so."""
+        work = " ".join((script.name, *words))
+        return self._guard.carry_out(work, setup, lambda: self._attempt(script, setup, words))
+
+    def _attempt(self, script: Path, setup: Setup, words: tuple[str, ...]) -> Try:
         number = next(self._numbers)
-        name = f"{NAME}-{os.getpid()}-{number}"
+        name = f"{CAUSE}-{os.getpid()}-{number}"
         log = self.folder / f"{name}.log"
         spoke: list[float] = []
         variables = {**SERIALIZED, **setup.strategy.variables}
@@ -389,30 +475,28 @@ class ReproductionTries:
                 environment.pop(variable, None)
             else:
                 environment[variable] = value
-        said = json.dumps({"probe": NAME, "variant": f"{script.name} {setup.name}".strip()})
-        with _interruptible(), self._journal.intend(IntentKind.PROBE, said):
-            began = time.monotonic()
-            child = start_child(
-                Start(
-                    command=[setup.python or self.python, script.name, *words],
-                    environment=environment,
-                    folder=script.parent,
-                    run_id=name,
-                    log=log,
-                    on_output=lambda _: spoke.append(time.monotonic()),
-                    terminal=DETACHED,
-                )
+        began = time.monotonic()
+        child = start_child(
+            Start(
+                command=[setup.python or self.python, script.name, *words],
+                environment=environment,
+                folder=script.parent,
+                run_id=name,
+                log=log,
+                on_output=lambda _: spoke.append(time.monotonic()),
+                terminal=DETACHED,
             )
-            try:
-                ended = None
-                while ended is None:
-                    ended = child.wait(0.1)
-                    since = time.monotonic() - (spoke[0] if spoke else began)
-                    if since > (self._limits.hang_after if spoke else STARTING):
-                        break
-                unkillable = ended is None and child.stop(AT_ONCE, first=None).unkillable
-            finally:
-                child.close()
+        )
+        try:
+            ended = None
+            while ended is None:
+                ended = child.wait(0.1)
+                since = time.monotonic() - (spoke[0] if spoke else began)
+                if since > (self._limits.hang_after if spoke else STARTING):
+                    break
+            unkillable = ended is None and child.stop(AT_ONCE, first=None).unkillable
+        finally:
+            child.close()
         seconds = time.monotonic() - began
         text = ""
         with contextlib.suppress(OSError):

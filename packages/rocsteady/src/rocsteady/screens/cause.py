@@ -75,7 +75,8 @@ def no_failure(cause: Cause) -> str:
     count = len(cause.reproducing.tries)
     times = plural(count, "try", "tries")
     if not count or not cause.reproducing.worked:
-        return "it could not be run"
+        why = cause.reproducing.tries[0].title if count else ""
+        return f"not run: {why}" if why else "it could not be run"
     if cause.run:
         return (
             f"it did not fail in {times} with serialized kernels: probably a race, or something"
@@ -94,7 +95,8 @@ def cure_in_words(cure: Cure) -> str:
     found = cure.experiment
     name = found.setup.name
     if found.outcome is ProbeOutcome.NOT_RUN:
-        return f"{name} could not be tried"
+        why = found.tries[0].title if found.tries else ""
+        return f"{name} not tried{f' ({why})' if why else ''}"
     return f"{name} {found.worked} of {len(found.tries)}"
 
 
