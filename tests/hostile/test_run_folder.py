@@ -313,3 +313,25 @@ def test_a_link_in_place_of_a_folder_is_not_read(left: Project, which: str) -> N
         told = left.say(*words)
         assert (told.code, "is a link" in told.err, secret in told.out) == (1, True, False), told
     assert not list(left.folder.glob("x.*"))
+
+
+@pytest.mark.parametrize("content", [b"", b"a text\n", bytes(8192), None])
+def test_a_journal_that_is_lost_is_said_to_be(left: Project, content: bytes | None) -> None:
+    journal = left.folder / ".rocsteady" / "journal.db"
+    content = journal.read_bytes()[:6000] if content is None else content
+    for part in journal.parent.glob("journal.db-*"):
+        part.unlink()
+    journal.write_bytes(content)
+    earlier = left.name
+
+    told = left.say("status")
+    ended = left.run("--", sys.executable, "-c", "pass", name="next")
+    listed = left.say("status")
+
+    why = "damaged, and is now" if content else "empty"
+    aside = [path.read_bytes() for path in journal.parent.glob("journal.db.broken-1")]
+    assert (told.code, "the journal is damaged" in told.err) == (1, True)
+    assert (ended.code, f"the journal was {why}" in ended.err) == (0, True), ended.err
+    assert ("next" in listed.out, earlier in listed.out) == (True, False)
+    assert aside == ([content] if content else [])
+    assert (journal.parent / "runs" / earlier / "attempt-1.log").exists()

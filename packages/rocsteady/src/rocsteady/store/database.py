@@ -120,8 +120,14 @@ MEMORY: Schema = (
 )
 
 
-def connect(
-    path: Path, schema: Schema, *, wal: bool, busy: timedelta, doubtful: bool = False
+def connect(  # noqa: PLR0913 - how it is opened, each with a name
+    path: Path,
+    schema: Schema,
+    *,
+    wal: bool,
+    busy: timedelta,
+    doubtful: bool = False,
+    kept_as: Callable[[Path], None] = lambda _: None,
 ) -> sqlite3.Connection:
     """Open a database for writing. A broken one is kept beside it, and a new one is begun."""
     try:
@@ -131,7 +137,7 @@ def connect(
             raise
     except UnicodeDecodeError:  # SQLite's own message quotes the bytes that are wrong
         pass
-    set_aside(path)
+    kept_as(set_aside(path))
     return _opened(path, schema, wal=wal, busy=busy)
 
 

@@ -114,6 +114,7 @@ class Journal:
         self._aged: dict[int, float] = {}
         self._ends: dict[Path, KeptEnd] = {}
         self._records: dict[int, Path] = {}  # of the runs that this process carries out
+        self.lost: list[str] = []  # what became of a journal that could not be read
         self._writer = JournalWriter(
             self._connect, place.database.parent, loss_entry=self._loss_entry
         )
@@ -328,7 +329,16 @@ class Journal:
     def _connect(self, *, doubtful: bool) -> sqlite3.Connection:
         path, wal = self.place.database, self.place.wal
         new = not path.exists()
-        connection = database.connect(path, database.JOURNAL, wal=wal, busy=BUSY, doubtful=doubtful)
+        if self._is_emptied:
+            self.lost.append("the journal was empty")
+        connection = database.connect(
+            path,
+            database.JOURNAL,
+            wal=wal,
+            busy=BUSY,
+            doubtful=doubtful,
+            kept_as=lambda aside: self.lost.append(f"the journal was damaged, and is now {aside}"),
+        )
         try:
             if new:
                 sync_folder(path.parent)
@@ -337,12 +347,23 @@ class Journal:
             raise
         return connection
 
+    @property
+    def _is_emptied(self) -> bool:
+        """Whether nothing is in its file, though runs were recorded."""
+        with contextlib.suppress(OSError):
+            return not self.place.database.stat().st_size and any(
+                (self.place.folder / RUNS).iterdir()
+            )
+        return False
+
     @contextlib.contextmanager
     def _reader(self) -> Iterator[sqlite3.Connection | None]:
         """Yield a connection to read with; None if nothing was ever written."""
         if not os.path.lexists(self.place.database):
             yield None
             return
+        if self._is_emptied:
+            raise self._damaged("it is empty")
         try:
             with database.connect_to_read(self.place.database, BUSY) as connection:
                 yield connection if database.version(connection) else None

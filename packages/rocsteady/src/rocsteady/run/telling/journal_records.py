@@ -13,6 +13,7 @@ from rocsteady.run.stopwatch import Stopwatch
 from rocsteady.run.telling.announcer import Announcer
 from rocsteady.store.identity import machine_fingerprint
 from rocsteady.store.journal import Journal
+from rocsteady.store.location import RUNS
 from rocsteady.store.machine_history import Memory
 from rocsteady.store.values import (
     AttemptRecord,
@@ -36,7 +37,11 @@ class JournalWatch:
         self._why = ""
 
     def look(self) -> None:
-        """Report trouble that lasts."""
+        """Report trouble that lasts, and a journal that is lost."""
+        while self._journal.lost:
+            why = self._journal.lost.pop(0)
+            logs = self._journal.place.folder / RUNS
+            self._announcer.say(f"{why}: earlier runs are not listed. Their logs are in {logs}.")
         now, why = time.monotonic(), self._journal.trouble
         self._since = (self._since or now) if why else None
         if why and not self._why and now - (self._since or now) >= LASTS:
@@ -48,6 +53,7 @@ class JournalWatch:
 
     def at_end(self) -> None:
         """Report again what the run has no record of."""
+        self.look()
         why = self._journal.trouble or (self._why if self._journal.losses.dropped else "")
         if why:
             self._announcer.say(
