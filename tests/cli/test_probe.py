@@ -69,12 +69,12 @@ class Probing:
 
     def scratch(self) -> list[Path]:
         """Return what is left of their folders."""
-        return [*self.state.rglob("rocsteady-probe-*"), *self.state.rglob("forks*")]
+        return [*self.state.rglob("rocsteady-probe-*")]
 
 
 @pytest.fixture
 def probing(cli: Rocsteady, torch_python: str) -> Iterator[Probing]:
-    with tempfile.TemporaryDirectory(prefix="rp-") as home:  # short enough for a socket's name
+    with tempfile.TemporaryDirectory(prefix="rp-") as home:
         cli.folder = Path(home)
         cli.environment["HOME"] = home
         probing = Probing(cli, torch_python)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import signal
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -41,7 +40,6 @@ def make_runner(tmp_path: Path, torch_python: str) -> Iterator[MakeRunner]:
     project.mkdir()
     folder.mkdir()
     journal = Journal(find_place(project, state=tmp_path / "state"))
-    made: list[ProbeRunner] = []
     before = shared()
 
     def make(fault: str = "") -> ProbeRunner:
@@ -52,16 +50,11 @@ def make_runner(tmp_path: Path, torch_python: str) -> Iterator[MakeRunner]:
                 "FAULTY": fault,
                 "FAULTY_COUNT": str(tmp_path / "count"),
             }
-        made.append(
-            ProbeRunner(torch_python, folder=folder, journal=journal, environment=environment)
-        )
-        return made[-1]
+        return ProbeRunner(torch_python, folder=folder, journal=journal, environment=environment)
 
     try:
         yield make
     finally:
-        for runner in made:
-            runner.close()
         journal.close()
     left = shared() - before
     deadline = time.monotonic() + 10.0
@@ -179,17 +172,14 @@ def test_one_that_cannot_be_killed_is_told_and_the_others_still_run(
     make_runner: MakeRunner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     runner = make_runner("hang_in_flash_backward")
-    spared: list[int] = []
 
     with monkeypatch.context() as patched:  # no signal arrives, as in a wait in the kernel
-        patched.setattr(processes, "kill_session", spared.append)
-        found = tried(runner, "attention-backward flash", patience=3.0, first=10.0)
+        patched.setattr(processes.PayloadProcess, "kill", lambda _: False)
+        found = tried(runner, "attention-backward flash", patience=3.0, first=15.0)
     other = tried(runner, "attention-backward math")
-    os.kill(spared[0], signal.SIGKILL)  # now it does end, long after we gave up
-    later = tried(runner, "matmul-gradient fp32")
 
     assert found.outcome is ProbeOutcome.UNKILLABLE
-    assert (other.outcome, later.outcome) == (ProbeOutcome.OK, ProbeOutcome.OK)
+    assert other.outcome is ProbeOutcome.OK
 
 
 def test_a_torch_that_cannot_be_imported_is_told_by_the_import(make_runner: MakeRunner) -> None:

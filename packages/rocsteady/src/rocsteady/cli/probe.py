@@ -23,7 +23,7 @@ from rocsteady.doctor.machine.machine import Machine, examine, software_of
 from rocsteady.errors import ExaminationError, NotRecordedError
 from rocsteady.exit_codes import INTERRUPTED
 from rocsteady.model import Observation, ProbeOutcome
-from rocsteady.probe.catalog import FRESH_START, PROBES
+from rocsteady.probe.catalog import PROBES
 from rocsteady.probe.runner import ProbeRunner
 from rocsteady.probe.suite import (
     LEVEL_NAMES,
@@ -60,7 +60,6 @@ from rocsteady.wording import plural, rough_duration
 
 COMMAND = "rocsteady.probe.command"  # by which the context knows what follows ``--``
 PREFIX = "rocsteady-probe-"
-LONGEST_STATE_PATH = 80  # bytes of a folder in which a socket can still be made
 OF_FOLDER = "./.venv"  # as the machine says of its environment
 PLACES = ("bin/python", "bin/python3", "Scripts/python.exe", "python.exe")
 
@@ -81,7 +80,7 @@ class ProbeCommand(click.Command):
     type=click.Choice(LEVEL_NAMES),
     default="1",
     show_default=True,
-    help="1: seconds; 2: about 80 s; 3: about 10 min.",
+    help="1: about 25 s; 2: about 100 s; 3: about 10 min.",
 )
 @python_option
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line.")
@@ -201,7 +200,6 @@ def command(  # noqa: PLR0913 - one argument an option
         except KeyboardInterrupt:
             session.interrupted = True
         finally:
-            runner.close()
             release_probe(journal)
         code = session.conclude()
     ctx.exit(code)
@@ -308,12 +306,10 @@ def _ended_properly(memory: Memory, journal: Journal) -> Iterator[None]:
 @contextmanager
 def _scratch(state: Path, journal: Journal) -> Iterator[Path]:
     """Yield a folder for what probes write, and remove those of killed processes."""
-    short = len(os.fsencode(state)) <= LONGEST_STATE_PATH - len(PREFIX)
-    parent = state if short else Path(tempfile.gettempdir())
-    for left in parent.glob(f"{PREFIX}*"):
+    for left in state.glob(f"{PREFIX}*"):
         if (left / OWNER).is_file() and is_alive(read_owner(left)) is False:
             shutil.rmtree(left, ignore_errors=True)
-    folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir=parent))
+    folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir=state))
     claim(folder, journal.here.process)
     try:
         yield folder
@@ -336,8 +332,7 @@ class ProbeSession:
         self._column = title_column(each.probe.title for each in planned)
         self._lines: list[ProbeLine] = []
         live = [each for each in planned if not each.why_not]
-        fresh = all(each.probe.fresh for each in live)
-        self._total = sum(each.about for each in live) + (0.0 if fresh else FRESH_START)  # seconds
+        self._total = sum(each.about for each in live)  # seconds
         self._left = self._total
         self.interrupted = False
 

@@ -7,7 +7,6 @@ import msgspec
 from rocsteady.model import Value
 
 FRESH_START = 1.9  # seconds: Python and torch, on a quiet machine with two cores
-FORK_START = 0.05  # until the first try
 MIB = 1 << 20
 
 LEVELS = (1, 2, 3)
@@ -26,11 +25,10 @@ class Probe(Value, frozen=True, kw_only=True):
     tries: tuple[int, int, int]  # at levels 1, 2 and 3
     seconds: tuple[float, float, float]  # at most, at those levels
     what: str = "tries"  # what a try is: "backward passes", "batches"
-    fresh: bool = False  # it needs a process of its own from the start
     gpus: int = 0  # at least
     risky: bool = False  # on some machines it has reset a GPU, or taken the machine down
     patience: float = 10.0  # seconds without a try being done, after which it hangs
-    first: float = 60.0  # the same for the first try, in which kernels are compiled
+    first: float = 90.0  # the same for the first try: torch is imported, kernels are compiled
 
     @property
     def title(self) -> str:
@@ -98,7 +96,6 @@ def _loader(workers: int, method: str = "", *, level: int, pinned: bool = False)
         tries=(400, 600, 20_000),
         seconds=(0.4 if workers else 0.1, second, 15.0 + second),
         what=BATCHES,
-        fresh=workers > 0,
         gpus=1 if pinned else 0,
         patience=20.0,
         first=120.0,
@@ -116,7 +113,6 @@ def _ranks(backend: str, *, level: int, seconds: tuple[float, float, float]) -> 
         tries=(100, 1000, 10_000),
         seconds=seconds,
         what="rounds",
-        fresh=True,
         gpus=2 if backend == "nccl" else 0,
         patience=60.0,  # longer than a collective may take, so that its own error comes first
         first=120.0,
@@ -132,7 +128,6 @@ PROBES: tuple[Probe, ...] = (
         tries=(1, 1, 1),
         seconds=(0.0, 0.0, 0.0),
         what="imports",
-        fresh=True,
     ),
     Probe(
         name="device",
@@ -168,7 +163,6 @@ PROBES: tuple[Probe, ...] = (
         tries=(5, 50, 500),
         seconds=(15.0, 15.0, 30.0),
         what=BACKWARD,
-        fresh=True,
         patience=60.0,
         first=300.0,
     ),
@@ -195,5 +189,4 @@ def estimate(level: int, *, gpus: int = 0) -> float:
     """Return the seconds that a level takes at most, if nothing hangs."""
     chosen = [probe for probe in at_level(level) if probe.gpus <= gpus]
     column = LEVELS.index(level)
-    starting = sum(FRESH_START if probe.fresh else FORK_START for probe in chosen)
-    return FRESH_START + starting + sum(probe.seconds[column] for probe in chosen)
+    return sum(FRESH_START + probe.seconds[column] for probe in chosen)

@@ -15,10 +15,9 @@ import time
 from collections.abc import Callable, Mapping
 from datetime import timedelta
 from pathlib import Path
-from typing import Protocol
 
 import msgspec
-from rocsteady_train.untrusted_file import read_regular, read_tail
+from rocsteady_train.untrusted_file import read_regular
 
 from rocsteady.doctor.knowledge.failures import load_failures
 from rocsteady.failures.classify import Classifier
@@ -30,7 +29,8 @@ from rocsteady.hangs.looking.snapshot import in_native_code, take_snapshot
 from rocsteady.hangs.values import Snapshot
 from rocsteady.model import FailureKind, IntentKind, Observation, ProbeOutcome, Value
 from rocsteady.probe.catalog import Probe
-from rocsteady.probe.processes import Forks, Fresh, UnfitError, lay_out, tidy
+from rocsteady.probe.processes import PayloadProcess, lay_out, tidy
+from rocsteady.run.attempt.symptoms import log_tail
 from rocsteady.store.journal import Journal
 from rocsteady.system.child_end import Exit
 from rocsteady.wording import duration
@@ -40,7 +40,6 @@ QUIET, MAX_PATIENCE = 0.1, 10  # of its patience: when to count, and at most, if
 COUNT_EVERY = 0.5  # seconds
 SNAPSHOTS, SNAPSHOT_WITHIN, BETWEEN_SNAPSHOTS = 3, timedelta(seconds=3), 0.3
 EVIDENCE_WITHIN = timedelta(seconds=8)
-OUTPUT_LIMIT = 256 * 1024  # bytes
 RESULT_LIMIT = 16 * 1024 * 1024  # bytes
 _BEAT = struct.Struct("=Q")
 
@@ -51,18 +50,6 @@ class Result(Value, frozen=True, kw_only=True):
     version: int
     traceback: str = ""
     observation: Observation
-
-
-class Payload(Protocol):
-    pid: int
-
-    def ended(self, within: float) -> Exit | None: ...
-
-    def tree(self) -> tuple[int, ...]: ...
-
-    def kill(self) -> bool: ...
-
-    def close(self) -> None: ...
 
 
 class ProbeRunner:
@@ -80,8 +67,6 @@ class ProbeRunner:
         self._python, self._folder, self._journal = python, folder, journal
         self._environment, self._software = dict(environment), software
         self._site = lay_out(folder)
-        self._forks: Forks | None = None
-        self._unfit = ""  # why nothing is forked
         self._numbers = itertools.count(1)
         self._run_id = f"probe-{os.getpid()}"
 
@@ -106,20 +91,21 @@ class ProbeRunner:
         intent = self._journal.intend(IntentKind.PROBE, _intent(probe, self._software))
         began = time.time()
         try:
-            payload = self._start(probe, request)
+            # A name of its own: who ends it ends all of that name.
+            run_id = f"{self._run_id}-{folder.name}"
+            payload = PayloadProcess(self._python, self._site, request, self._environment, run_id)
             watch = _Watch(payload, probe, folder, began, progress)
             try:
                 observation = watch.observe()
             finally:
                 payload.close()
-        except (OSError, UnfitError) as error:
-            why = error.strerror if isinstance(error, OSError) else str(error)
+        except OSError as error:
             observation = Observation(
                 probe=probe.name,
                 outcome=ProbeOutcome.NOT_RUN,
                 tries=0,
                 seconds=0.0,
-                why=f"it could not be started: {why}",
+                why=f"it could not be started: {error.strerror}",
             )
         intent.end(observation.outcome.value)
         if not observation.bad:
@@ -131,33 +117,13 @@ class ProbeRunner:
             at=began,
         )
 
-    def close(self) -> None:
-        if self._forks is not None:
-            self._forks.close()
-            self._forks = None
-
-    def _start(self, probe: Probe, request: dict[str, object]) -> Payload:
-        if not (probe.fresh or self._unfit):
-            try:
-                if self._forks is None:
-                    self._forks = Forks(
-                        self._python, self._site, self._folder, self._environment, self._run_id
-                    )
-                return self._forks.fork(request)
-            except UnfitError as error:
-                self._unfit = str(error)
-                self.close()
-        # A name of its own: who ends it ends all of that name, also the process that forks.
-        run_id = f"{self._run_id}-{Path(str(request['folder'])).name}"
-        return Fresh(self._python, self._site, request, self._environment, run_id)
-
 
 class _Watch:
     """Looks at one payload until it has ended, or is ended."""
 
     def __init__(
         self,
-        payload: Payload,
+        payload: PayloadProcess,
         probe: Probe,
         folder: Path,
         began: float,
@@ -265,16 +231,13 @@ class _Watch:
             return None
 
     def _output(self) -> str:
-        try:
-            return read_tail(self._folder / "output", OUTPUT_LIMIT).decode("utf-8", "replace")
-        except OSError:
-            return ""
+        return log_tail(self._folder / "output")
 
 
 class _Waited:
     """Tells a payload that hangs from one that is ready and has no processor."""
 
-    def __init__(self, payload: Payload) -> None:
+    def __init__(self, payload: PayloadProcess) -> None:
         self._payload = payload
         self._wait: ProcessorWait | None = None
         self._next = 0.0

@@ -18,7 +18,7 @@ import msgspec
 from rocsteady.doctor.machine.machine import Machine
 from rocsteady.doctor.training_gpus import trainable
 from rocsteady.model import IntentKind, Observation, ProbeOutcome, Value
-from rocsteady.probe.catalog import FORK_START, FRESH_START, LEVELS, Probe
+from rocsteady.probe.catalog import FRESH_START, LEVELS, Probe
 from rocsteady.probe.runner import ProbeRunner
 from rocsteady.probe.values import ProbeLine
 from rocsteady.store.journal import Journal
@@ -207,7 +207,7 @@ def _planned(probe: Probe, depth: int, standing: KnownBefore, *, again: bool) ->
         probe=probe,
         tries=tries,
         seconds=seconds,
-        about=about + (FRESH_START if probe.fresh else FORK_START),
+        about=about + FRESH_START,
         why_not=why_not,
         risk="" if why_not else _risk(probe, standing),
     )

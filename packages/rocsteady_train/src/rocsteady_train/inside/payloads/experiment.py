@@ -152,10 +152,5 @@ def run_one(request: dict[str, Any]) -> None:
 
 
 def main(arguments: list[str]) -> None:
-    """``serve ADDRESS``, or ``one REQUEST``."""
-    if arguments[0] == "serve":
-        from .forks import Server  # type: ignore[attr-defined, unused-ignore]  # noqa: PLC0415
-
-        Server(arguments[1]).serve()
-    else:
-        run_one(json.loads(arguments[1]))
+    """Run the payload of the request that is the only argument."""
+    run_one(json.loads(arguments[0]))
