@@ -12,11 +12,21 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from rocsteady.model import Risk, Strategy
-from rocsteady.plan.chains import ChainEnd, LinkForecast, Scenario, chain_of, ends, mean
+from rocsteady.plan.chains import (
+    ChainEnd,
+    Goals,
+    LinkForecast,
+    Scenario,
+    chain_of,
+    ends,
+    leader,
+    mean,
+)
 from rocsteady.plan.pace import NEVER_ENDS
-from rocsteady.plan.values import Basis, Finish, Option
+from rocsteady.plan.values import Basis, Finish, Option, Price
 
 CPU = Strategy(device="cpu")
+PRICE = Price(dollars=1.0, as_of="2026-11-01", source="https://example.org")
 RATES = st.floats(0.01, 100.0)
 
 
@@ -95,7 +105,7 @@ def runs(hours: float, number: int, *, risk: Risk = Risk.LOW, strategy: Strategy
 
 def test_a_fast_option_that_may_not_work_is_tried_before_one_that_does() -> None:
     gpu, cpu = runs(5, 1, risk=Risk.MEDIUM, strategy=Strategy()), runs(20, 2)
-    made = chain_of([gpu, cpu], first=1, left=72_000, due=24 * HOUR, budget=None, resumes=True)
+    made = chain_of([gpu, cpu], gpu, Goals(72_000, 24 * HOUR, None, resumes=True))
 
     assert made is not None
     assert [link.option for link in made.links] == [1, 2]
@@ -108,16 +118,15 @@ def test_a_fast_option_that_may_not_work_is_tried_before_one_that_does() -> None
     assert made.links[-1].stop is None
 
 
-def test_what_does_not_run_here_or_is_another_model_is_no_link() -> None:
+def test_what_is_rented_without_a_budget_or_is_another_job_is_no_link() -> None:
     gpu = runs(5, 1, strategy=Strategy())
     others = [
-        replace(runs(20, 2), basis=Basis.ESTIMATE),
+        replace(runs(20, 2), basis=Basis.ESTIMATE, changes="script: another framework"),
+        replace(runs(20, 2), basis=Basis.ESTIMATE, price=PRICE),  # and no budget
         replace(runs(20, 3), variant="small", command=("python", "small.py")),
     ]
 
-    assert chain_of(
-        [gpu, *others], first=1, left=72_000, due=None, budget=None, resumes=True
-    ) is None  # fmt: skip
+    assert chain_of([gpu, *others], gpu, Goals(72_000, None, None, resumes=True)) is None
 
 
 def test_the_last_chance_to_rent_is_the_deadline_less_the_latest_end() -> None:
@@ -127,7 +136,47 @@ def test_the_last_chance_to_rent_is_the_deadline_less_the_latest_end() -> None:
         finish=Finish(seconds=3 * HOUR, early=2 * HOUR, late=4 * HOUR, in_time=0.9),
     )
     options = [runs(5, 1, strategy=Strategy()), runs(20, 2), cloud]
-    made = chain_of(options, first=1, left=72_000, due=24 * HOUR, budget=10.0, resumes=True)
+    made = chain_of(options, options[0], Goals(72_000, 24 * HOUR, 10.0, resumes=True))
 
     assert made is not None
     assert made.rent_by == 20 * HOUR
+
+
+def test_the_rule_about_speed_is_what_the_next_option_makes() -> None:
+    """Also where that may never end: a mean over 100 years is no speed."""
+    gpu, cpu = runs(5, 1, strategy=Strategy()), runs(20, 2)
+    made = chain_of([gpu, cpu], gpu, Goals(72_000, 48 * HOUR, None, resumes=True))
+
+    assert made is not None
+    rule = made.links[0].stop
+    assert rule is not None
+    assert rule.least is not None
+    assert 0.8 < rule.least < 1.2  # 72,000 steps in 20 hours are 1 a second
+
+
+def test_a_fix_is_tried_before_a_card_is_rented_as_long_as_there_is_time_to_rent() -> None:
+    fix = replace(
+        option(10, chance=0.7, basis=Basis.ESTIMATE, risk=Risk.MEDIUM, name="gpu+fix"),
+        number=2, pace=pace(2.0), setup=(15, 60),
+        finish=Finish(seconds=10 * HOUR, early=9 * HOUR, late=11 * HOUR, in_time=0.75),
+    )  # fmt: skip
+    cloud = replace(
+        option(8, chance=0.95, basis=Basis.ESTIMATE, cost=(1.0, 2.0), name="cloud"),
+        number=1, pace=pace(2.5), price=PRICE, setup=(120, 180),
+        finish=Finish(seconds=8 * HOUR, early=7 * HOUR, late=9 * HOUR, in_time=0.95),
+    )  # fmt: skip
+    enough, short = (Goals(72_000, hours * HOUR, 10.0, resumes=True) for hours in (24, 9.5))
+
+    assert leader([cloud, fix], enough) is fix
+    late = [
+        replace(it, finish=replace(it.finish, in_time=chance))
+        for it, chance in ((cloud, 0.9), (fix, 0.2))
+        if it.finish
+    ]
+    assert leader(late, short).id == "cloud"
+    made = chain_of([cloud, fix], fix, enough)
+    assert made is not None
+    assert [link.by_hand for link in made.links] == [True, True]
+    assert made.links[1].begin_by == 15 * HOUR
+    assert made.finish.in_time is not None
+    assert made.finish.in_time > 0.95

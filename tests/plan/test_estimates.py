@@ -21,6 +21,7 @@ from rocsteady.plan.estimates import (
     costs,
     on_recorded,
     other_options,
+    recorded_cpu,
     row,
 )
 from rocsteady.plan.values import Basis
@@ -119,12 +120,71 @@ def test_between_cards_compute_is_scaled_by_peak_figures_and_the_rest_is_not() -
 
     rows = list(cloud_rows(OPTIONS[CLOUD], measured, TODAY))
 
-    assert len(rows) == 2
+    assert len(rows) == len({each.title.split(", ")[1] for each in rows})  # one row a card
     for each in rows:
         assert each.pace is not None
         assert 1.0 < each.pace.low <= each.pace.rate <= each.pace.high < 2.0
         assert each.price is not None
         assert each.price.source.startswith("https://")
+
+
+def test_what_did_not_fit_is_not_offered_the_same_memory() -> None:
+    cards = load_speeds()
+    measured = Measured(pace=pace(1.0, compute=1.0), on_gpu=True, card=cards["Radeon RX 7900 XTX"])
+
+    rows = list(cloud_rows(OPTIONS[CLOUD], measured, TODAY, more_than=24.0))
+
+    names = {each.title.split(", ")[1] for each in rows}
+    assert names
+    assert all(cards[name].memory > 24 for name in names)
+
+
+def test_a_gpu_without_figures_is_not_taken_for_a_cpu() -> None:
+    measured = Measured(pace=pace(1.0, compute=1.0), on_gpu=True, card=None, cores=16)
+
+    assert all(each.pace is None for each in cloud_rows(OPTIONS[CLOUD], measured, TODAY))
+
+
+def test_cpu_and_gpu_of_a_recorded_machine_are_scaled_from_the_same_pace() -> None:
+    """A threaded CPU there is never faster than its own GPU by the count of its processors."""
+    card = load_speeds()["Radeon RX 7900 XT"]
+    measured = Measured(
+        pace=pace(1.0, data=0.05, compute=0.95),
+        on_gpu=False,
+        cores=2,
+        recorded=True,
+        target=card,
+        target_cores=32,
+    )
+
+    (cpu, _), (gpu, _) = recorded_cpu(measured), on_recorded(measured)
+
+    assert cpu is not None
+    assert gpu is not None
+    assert gpu.rate > 2 * cpu.rate
+    assert cpu.low <= 0.5  # the job may have one thread
+
+
+def test_without_an_amd_gpu_nothing_is_offered_for_one() -> None:
+    none, _ = other_options(Circumstances(os="linux"), ["torch-without-gpu-support"])
+    there, _ = other_options(
+        Circumstances(os="linux", gpus=1, gfx=("gfx1100",)), ["torch-without-gpu-support"]
+    )
+
+    assert {it.id for it in there} - {it.id for it in none} >= {WHEEL, "container"}
+    assert not {WHEEL, "container", "wheel-multi-arch"} & {it.id for it in none}
+
+
+def test_a_command_that_is_torchrun_has_no_row_for_what_it_already_does() -> None:
+    pair = Circumstances(os="linux", gpus=2, gfx=("gfx1100",))
+    ranks = ("torchrun", "--nproc-per-node", "2", "train.py")
+
+    assert "ddp" in {it.id for it in other_options(pair, [])[0]}
+    assert "ddp" not in {it.id for it in other_options(pair, [], ranks)[0]}
+    assert "ddp" not in {
+        it.id
+        for it in other_options(pair, [], ("python", "-m", "torch.distributed.run", "t.py"))[0]
+    }
 
 
 def test_for_a_recorded_card_the_same_scaling_is_wider() -> None:
@@ -160,8 +220,8 @@ def test_without_a_pace_there_is_no_figure_and_it_says_so() -> None:
 
 
 def test_the_price_of_hours_and_one_that_is_old() -> None:
-    (cheapest,) = cloud_rows(OPTIONS[CLOUD], None, TODAY)
-    (later,) = cloud_rows(OPTIONS[CLOUD], None, date(2026, 8, 23))
+    cheapest, *_ = cloud_rows(OPTIONS[CLOUD], None, TODAY)
+    later, *_ = cloud_rows(OPTIONS[CLOUD], None, date(2026, 8, 23))
 
     assert cheapest.price is not None
     assert costs(cheapest, 3600, 7200) == pytest.approx(

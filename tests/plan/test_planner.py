@@ -10,6 +10,7 @@ import pytest
 from builders import failed, finding, plan, tried
 from msgspec.structs import replace
 
+from rocsteady.doctor.knowledge.gpu_rental import load_speeds
 from rocsteady.doctor.knowledge.harmful_variables import harmful_variables
 from rocsteady.doctor.knowledge.values import Severity
 from rocsteady.doctor.values import ComputeDevice
@@ -29,7 +30,13 @@ from rocsteady.run.job.values import Job
 INLINE = Strategy(workers=0)
 JOB = parse_job('command = ["python", "train.py"]\ntotal = { steps = 7200 }')
 GPU = Circumstances(
-    os="linux", gpus=1, gfx=("gfx1010",), trains_on=ComputeDevice.GPU, cores=2, software="torch 2"
+    os="linux",
+    gpus=1,
+    gfx=("gfx1010",),
+    card=load_speeds()["Radeon RX 5700 XT"],
+    trains_on=ComputeDevice.GPU,
+    cores=2,
+    software="torch 2",
 )
 
 
@@ -87,10 +94,20 @@ def test_a_remedy_that_the_trial_found_is_an_option_and_what_failed_is_ruled_out
 def test_what_failed_once_and_then_worked_as_it_is_stays_an_option_that_counts_the_failure() -> (
     None
 ):
-    _, options = planned(Scripted(gpu=(failed("hang-in-loader"), tried(2.0)), cpu=(tried(0.1),)))
+    worked = tried(2.0, resumes=True, saves=6)
+    _, options = planned(Scripted(gpu=(failed("hang-in-loader"), worked), cpu=(tried(0.1),)))
 
     assert options[0].id == "gpu"
     assert "1 failure in 67 steps here (hang-in-loader)" in options[0].rests_on[0]
+
+
+def test_what_failed_once_and_cannot_resume_loses_everything_each_time() -> None:
+    _, options = planned(Scripted(gpu=(failed("hang-in-loader"), tried(2.0)), cpu=(tried(0.1),)))
+
+    gpu = next(option for option in options if option.id == "gpu")
+    assert options[0].id == "cpu"
+    assert gpu.finish is not None
+    assert gpu.finish.seconds > 10 * 3600.0  # an hour of work
 
 
 def test_earlier_runs_count_against_a_option() -> None:

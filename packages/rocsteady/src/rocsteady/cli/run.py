@@ -237,8 +237,9 @@ def command(ctx: click.Context, /, **chosen: Any) -> None:  # noqa: ANN401 - Run
             job, option, after = planned(folder, job, options.plan)
             options = msgspec.structs.replace(
                 options,
+                plan=option.number,
                 strategy=option.strategy,
-                stop=stop_of(folder, options.plan),
+                stop=stop_of(folder, option.number),
                 fallbacks=after,
             )
         if options.stage is not None and not job.stages:

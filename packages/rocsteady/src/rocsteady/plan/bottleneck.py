@@ -11,16 +11,16 @@ from collections import Counter
 from collections.abc import Sequence
 
 from rocsteady.model import LoaderFacts
-from rocsteady.plan.trials import TrialResult
+from rocsteady.plan.trials import COMPUTE, TrialResult
 from rocsteady.plan.values import Limit, Pace
 
+LOADER = "torch/utils/data/"  # what is below it is the phase "data", whoever's code it is
 LEAST_STACKS = 8  # fewer say nothing of shares
 WORTH = 0.03  # a smaller share is not told
 INSTALLED = ("site-packages/", "dist-packages/", "/lib/python", "python3.", "(<")
 OWN_CODE, SIMULATION = "own code", "simulation"  # the script's own Python, by what it does there
 NOT_TOLD_APART = "compute and own code"  # too few looks at stacks
 _SIMULATES = re.compile(r"(?i)simul|rollout|episode|physics|\benv|_env\b")
-COMPUTE = ("compute", "backward", "optimizer")
 MAX_WORKERS = 8
 MAX_SPEEDUP = 100.0  # times as fast as a CPU: further nobody believes
 PARAMETERS = 10_000  # of a model, for each time that a GPU is as fast; our guess
@@ -39,11 +39,12 @@ def limits(
     parts = {part: shares.get(part, 0.0) for part in ("data", "checkpoint", "evaluate", "compile")}
     compute = sum(shares.get(phase, 0.0) for phase in COMPUTE)
     where, own_part = "", OWN_CODE
-    if len(tried.stacks) >= LEAST_STACKS:
-        own, where = _own_python(tried.stacks)
+    stacks = [frames for frames in tried.stacks if not any(LOADER in each for each in frames)]
+    if len(stacks) >= LEAST_STACKS:
+        own, where = _own_python(stacks)
         own_part = SIMULATION if _SIMULATES.search(where) else OWN_CODE
-        parts[own_part] = own * (1 - parts["data"])
-        parts["other ranks"] = _waiting_for_ranks(tried.stacks)
+        parts[own_part] = own * compute
+        parts["other ranks"] = _waiting_for_ranks(stacks) * compute
         parts["compute"] = max(0.0, compute - parts[own_part] - parts["other ranks"])
     found = []
     for part, share in sorted(parts.items(), key=lambda item: -item[1]):
@@ -54,7 +55,7 @@ def limits(
                 best = best if gain > WORTH_SAYING else ""
             place = where if part == own_part else ""
             found.append(Limit(part=part, share=share, where=place, best=best, gain=gain))
-    if len(tried.stacks) < LEAST_STACKS and compute >= WORTH:
+    if len(stacks) < LEAST_STACKS and compute >= WORTH:
         found.append(Limit(part=NOT_TOLD_APART, share=None))
     return found
 

@@ -20,6 +20,7 @@ SHORT_SENTENCE = 40  # letters of a sentence that says little
 FEW_VARIABLES = 2  # variables that are named in a title
 FIX_MINUTES = (15.0, 60.0)  # for commands of the doctor; our guess
 ON_CPU = Strategy(device="cpu")
+DRIVER = "amdgpu"
 
 
 def local_options(here: Circumstances) -> tuple[Option, ...]:
@@ -62,8 +63,10 @@ def titled(strategy: Strategy, here: Circumstances) -> str:
 
 def _gpu_options(here: Circumstances) -> Iterator[Option]:
     strategies = [("", Strategy())]
-    if clean(here) != Strategy():
-        strategies.append(("clean", clean(here)))
+    if (
+        clean(here) != Strategy()
+    ):  # before the script as it is: there may be time for one trial only
+        strategies.insert(0, ("clean", clean(here)))
     if here.gpus > 1:
         one = msgspec.structs.replace(clean(here), gpus=(here.best_gpu,))
         strategies.append(("one", one))
@@ -92,7 +95,10 @@ def _gpu_options(here: Circumstances) -> Iterator[Option]:
 def fixed_gpu(here: Circumstances) -> Option | None:
     """Return the GPU after the doctor's commands, where these do more than change variables."""
     blocking = _blocking(clean(here), here)
-    if here.deadly or not (here.gpus and blocking and all(_is_mended(it) for it in blocking)):
+    if here.deadly or not (blocking and all(_is_mended(it) for it in blocking)):
+        return None
+    left_out = here.machine.gpus.not_offered if here.machine and not (here.gfx or here.wsl) else ()
+    if any(it.driver == DRIVER for it in left_out):  # it is loaded, and will not have the card
         return None
     commands = (command for it in blocking for command in it.fix.commands)
     return Option(

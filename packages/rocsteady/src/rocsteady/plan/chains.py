@@ -1,11 +1,10 @@
-"""Options in sequence, each with a rule for when the run goes on to the next one.
+"""Options in sequence, each with a rule for when it is left for the next one.
 
-A link is tried for a limited time. It is left if it fails too often within that time, or if it is
-slower at the end of it than what comes after it would be. Otherwise it is kept. How a chain ends is
-computed exactly, over every combination of how fast its options may be and whether they work.
-
-A link is kept only if it ends no later than the rest of the chain is expected to take from the
-start. A chain therefore loses at most its time limits against its last option.
+A link is set up, where a person must do that, and tried for a limited time. It is left if it does
+not work, if it fails too often within that time, or if it is slower at the end of it than what
+comes after it would be. Otherwise it is kept. How a chain ends is computed exactly, over every
+combination of how fast its options may be and whether they work: so what has not been tried yet
+counts by what a try would show.
 """
 
 from __future__ import annotations
@@ -15,8 +14,10 @@ from collections.abc import Iterator, Sequence
 from itertools import permutations
 from typing import NamedTuple
 
+from rocsteady.model import Risk
+from rocsteady.plan.decision import by_hand
 from rocsteady.plan.pace import NEVER_ENDS
-from rocsteady.plan.ranking import GETS_THERE, SURE_CHANCE, is_rented, too_dear
+from rocsteady.plan.ranking import A_CHANCE, GETS_THERE, SURE_CHANCE, in_time, is_rented, too_dear
 from rocsteady.plan.values import Basis, Chain, ChainLink, Finish, Option
 from rocsteady.run.options import StopRule
 
@@ -27,6 +28,17 @@ LEAST_FAILURES, OFTENER = 2, 3.0  # failures that end a try: so many times as ma
 QUANTILES = (0.1, 0.3, 0.5, 0.7, 0.9)  # of a forecast, equally likely
 LINKS = 3  # in a chain, at most
 CONSIDERED = 4  # options
+NO_END = Finish(seconds=NEVER_ENDS, early=NEVER_ENDS, late=NEVER_ENDS, in_time=0.0)
+FREE, ALIKE = 0.05, 0.01  # of a chance, that is given up for not paying, and for a sooner end
+
+
+class Goals(NamedTuple):
+    """What a chain is for."""
+
+    left: int  # steps
+    due: float | None  # seconds from now
+    budget: float | None  # dollars
+    resumes: bool  # a new process goes on from what was saved
 
 
 class Scenario(NamedTuple):
@@ -42,6 +54,7 @@ class LinkForecast(NamedTuple):
     scenarios: tuple[Scenario, ...]
     within: float  # seconds; math.inf: it is never left
     least: float = 0.0  # steps a second, at the end of that time
+    setup: float = 0.0  # seconds of work by hand, before it starts
 
 
 class ChainEnd(NamedTuple):
@@ -49,31 +62,57 @@ class ChainEnd(NamedTuple):
     seconds: float
 
 
-def chain_of(  # noqa: PLR0913 - all are keyword arguments
-    options: Sequence[Option],
-    *,
-    first: int,
-    left: int | None,
-    due: float | None,
-    budget: float | None,
-    resumes: bool,
-) -> Chain | None:
-    """Return the best chain that begins with an option, by its number; None if there is none."""
-    start = next((it for it in options if it.number == first), None)
-    if start is None or left is None or not _runs_here(start):
+def leader(options: Sequence[Option], goals: Goals) -> Option:
+    """Return the option to begin with, of those in order: by the best chain that begins with it.
+
+    What costs nothing comes before what is rented, unless its chance is much worse: as long as
+    there is time to rent afterwards, it is not. Of chances that are alike the sooner end counts.
+    """
+    first = options[0]
+    if goals.due is None or (in_time(first) and runs_here(first)):
+        return first
+    ends = [(option, _best_end(option, options, goals)) for option in options]
+    best, chance = first, A_CHANCE
+    for option, end in sorted(ends, key=lambda it: (is_rented(it[0]), it[1].seconds)):
+        least = chance + (FREE if is_rented(option) and not is_rented(best) else ALIKE)
+        if (end.in_time or 0.0) > least:
+            best, chance = option, end.in_time or 0.0
+    return best
+
+
+def _best_end(option: Option, options: Sequence[Option], goals: Goals) -> Finish:
+    """Return how the best chain that begins with an option ends, or the option alone."""
+    alone = option.finish
+    if option.changes or alone is None or not _is_worth_a_try(option, goals):
+        return alone if alone and option is options[0] else NO_END
+    chain = chain_of(options, option, goals)
+    if chain is None or (chain.finish.in_time or 0.0) < (alone.in_time or 0.0):
+        return alone
+    return chain.finish
+
+
+def chain_of(options: Sequence[Option], start: Option, goals: Goals) -> Chain | None:
+    """Return the best chain that begins with an option; None if there is none."""
+    if start.finish is None or start.pace is None or is_rented(start):
         return None
     others = [
-        it for it in options if it is not start and _runs_here(it) and _is_same_job(it, start)
+        it
+        for it in options
+        if it is not start and _is_same_job(it, start) and _is_worth_a_try(it, goals)
     ]
+    rented = [it for it in others if is_rented(it)][:1]
+    others = [*[it for it in others if not is_rented(it)][: CONSIDERED - 1], *rented]
     best: Chain | None = None
     for length in range(1, LINKS):
-        for rest in permutations(others[:CONSIDERED], length):
-            chain = _evaluated((start, *rest), left, due, resumes=resumes)
+        for rest in permutations(others, length):
+            if any(map(is_rented, rest[:-1])):
+                continue
+            chain = _evaluated((start, *rest), goals)
             if chain is not None and (best is None or _worth(chain) > _worth(best)):
                 best = chain
     if best is None:
         return None
-    return Chain(links=best.links, finish=best.finish, rent_by=_rent_by(options, due, budget))
+    return Chain(links=best.links, finish=best.finish, rent_by=_rent_by(options, goals))
 
 
 def ends(links: Sequence[LinkForecast], left: float, *, resumes: bool) -> Iterator[ChainEnd]:
@@ -82,11 +121,11 @@ def ends(links: Sequence[LinkForecast], left: float, *, resumes: bool) -> Iterat
     for scenario in link.scenarios:
         alone = left / scenario.rate if scenario.rate > 0 else NEVER_ENDS
         if not rest or alone <= link.within or scenario.rate >= link.least > 0:
-            yield ChainEnd(scenario.chance, min(alone, NEVER_ENDS))
+            yield ChainEnd(scenario.chance, min(link.setup + alone, NEVER_ENDS))
             continue
         done = scenario.rate * link.within if resumes else 0.0
         for end in ends(rest, left - done, resumes=resumes):
-            seconds = min(link.within + end.seconds, NEVER_ENDS)
+            seconds = min(link.setup + link.within + end.seconds, NEVER_ENDS)
             yield ChainEnd(scenario.chance * end.chance, seconds)
 
 
@@ -99,7 +138,8 @@ def scenarios(option: Option, left: int) -> tuple[Scenario, ...]:
     finish = option.finish
     assert finish is not None  # noqa: S101 - only those with a forecast are asked
     works = GETS_THERE[option.risk]
-    paces = [left / max(_quantile(finish, share), 1e-9) for share in QUANTILES]
+    setup = by_hand(option)
+    paces = [left / max(_quantile(finish, share) - setup, 1e-9) for share in QUANTILES]
     found = [Scenario(works / len(paces), pace) for pace in paces]
     return (*found, Scenario(1 - works, 0.0))
 
@@ -112,36 +152,47 @@ def _quantile(finish: Finish, share: float) -> float:
     return math.exp(middle + part * (math.log(max(far, 1.0)) - middle))
 
 
-def _evaluated(
-    options: Sequence[Option], left: int, due: float | None, *, resumes: bool
-) -> Chain | None:
+def _evaluated(options: Sequence[Option], goals: Goals) -> Chain | None:
     """Set the rules from the last link to the first, and compute how the chain ends."""
-    last = options[-1]
-    tried = [LinkForecast(scenarios(last, left), math.inf)]
-    links = [ChainLink(option=last.number, title=last.title, strategy=last.strategy)]
-    for option in reversed(options[:-1]):
-        after = list(ends(tried, left, resumes=resumes))
-        within = _time_limit(after, due, resumes=resumes)
-        if within < SHORTEST_TRY or option.finish is None:
+    left, due, resumes = goals.left, goals.due, goals.resumes
+    tried: list[LinkForecast] = []
+    links: list[ChainLink] = []
+    for option in reversed(options):
+        stop, within, setup = None, math.inf, by_hand(option)
+        finish = option.finish
+        if finish is None:
             return None
-        least = left / mean(after)
-        tried.insert(0, LinkForecast(scenarios(option, left), within, least))
-        expected = option.finish.failures * within / max(option.finish.seconds, within)
-        failures = max(LEAST_FAILURES, math.ceil(OFTENER * expected))
-        stop = StopRule(within=within, failures=failures, least=least)
-        links.insert(
-            0,
-            ChainLink(
-                option=option.number, title=option.title, strategy=option.strategy, stop=stop
-            ),
+        if tried:
+            after = list(ends(tried, left, resumes=resumes))
+            within = _time_limit(after, setup, due, resumes=resumes)
+            if within < SHORTEST_TRY:
+                return None
+            least = left / _middle([end for end in after if end.seconds < NEVER_ENDS])
+            if is_rented(options[-1]) and due is not None and due > setup:
+                least = min(least, left / (due - setup))  # nobody pays for what is on time anyway
+            expected = finish.failures * within / max(finish.seconds, within)
+            failures = max(LEAST_FAILURES, math.ceil(OFTENER * expected))
+            stop = StopRule(within=within, failures=failures, least=least)
+        rule = stop.least if stop and stop.least else 0.0
+        tried.insert(0, LinkForecast(scenarios(option, left), within, rule, setup))
+        link = ChainLink(
+            option=option.number,
+            title=option.title,
+            strategy=option.strategy,
+            stop=stop,
+            by_hand=not runs_here(option),
+            begin_by=None if due is None or option is options[0] else max(due - finish.late, 0.0),
         )
+        links.insert(0, link)
     return Chain(links=tuple(links), finish=_finish(list(ends(tried, left, resumes=resumes)), due))
 
 
-def _time_limit(after: Sequence[ChainEnd], due: float | None, *, resumes: bool) -> float:
+def _time_limit(
+    after: Sequence[ChainEnd], setup: float, due: float | None, *, resumes: bool
+) -> float:
     """Return for how long a link may be tried without putting what follows it at risk."""
     limit = min(LONGEST_TRY, TRY_SHARE * _middle(after), math.inf if resumes else UNSAVED_TRY)
-    slack = due - _at(after, SURE_CHANCE) if due is not None else 0.0
+    slack = due - setup - _at(after, SURE_CHANCE) if due is not None else 0.0
     return min(limit, slack / 2) if slack > 0 else limit
 
 
@@ -173,8 +224,21 @@ def _worth(chain: Chain) -> tuple[float, float]:
     return (0.0 if chance is None else round(chance, 2), -chain.finish.late - chain.finish.seconds)
 
 
-def _runs_here(option: Option) -> bool:
-    return option.basis is Basis.TRIAL and option.finish is not None and option.pace is not None
+def runs_here(option: Option) -> bool:
+    """Whether a run can carry it out: it was tried here."""
+    return option.basis is Basis.TRIAL
+
+
+def _is_worth_a_try(option: Option, goals: Goals) -> bool:
+    """Whether it may be a link: nothing has to be changed for it, and it may be in time."""
+    if option.finish is None or option.pace is None:
+        return False
+    if not runs_here(option) and (option.changes or option.risk is Risk.HIGH):
+        return False
+    if is_rented(option) and (goals.due is None or goals.budget is None):
+        return False
+    hopeless = option.finish.in_time is not None and option.finish.in_time < A_CHANCE
+    return not hopeless and not too_dear(option, goals.budget)
 
 
 def _is_same_job(option: Option, start: Option) -> bool:
@@ -183,13 +247,14 @@ def _is_same_job(option: Option, start: Option) -> bool:
     return same and option.strategy.precision in (None, start.strategy.precision)
 
 
-def _rent_by(options: Sequence[Option], due: float | None, budget: float | None) -> float | None:
+def _rent_by(options: Sequence[Option], goals: Goals) -> float | None:
     """Return when it is too late to rent, in seconds from now; None: there is no use in it."""
-    if due is None or budget is None:
+    due = goals.due
+    if due is None or goals.budget is None:
         return None
     latest = [
         due - option.finish.late
         for option in options
-        if is_rented(option) and option.finish and not too_dear(option, budget)
+        if is_rented(option) and option.finish and not too_dear(option, goals.budget)
     ]
     return max((it for it in latest if it > 0), default=None)

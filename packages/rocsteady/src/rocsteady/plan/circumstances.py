@@ -77,6 +77,12 @@ class Circumstances(Value, frozen=True, kw_only=True):
         worth = len(trainable(self.machine)) if self.machine else 0
         return min(self.gpus, worth or self.gpus)
 
+    @property
+    def has_amd_gpu(self) -> bool:
+        """Whether there is one, in use or not: what blocks it is found only where there is one."""
+        blocked = any(it.severity is Severity.BLOCKS for it in self.findings)
+        return bool(self.gpus or self.gfx or blocked)
+
     def history(self, strategy: Strategy) -> FailureHistory:
         return next((seen for each, seen in self.histories if each == strategy), FailureHistory())
 

@@ -1,9 +1,11 @@
 """Options that cannot run here: another system, other software, a rented card. All are estimates.
 
 The pace is scaled from what was measured here. What is not compute stays as it is; compute goes
-faster by the ratio of the cards' peak figures, the smallest and the largest of them. From a CPU
-the ratio is between a tenth of that of the memory bandwidths and that of the FLOP/s, and a step on
-a GPU takes at least as long as starting its kernels does: a small model may be slower there.
+faster by the ratio of the cards' peak figures, the smallest and the largest of them. A card without
+figures has a speed that is not known. From a CPU the ratio is between a tenth of that of the memory
+bandwidths and that of the FLOP/s, and a step on a GPU takes at least as long as starting its
+kernels does: a small model may be slower there. A GPU of a recorded machine is scaled from the CPU
+of that machine.
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from datetime import date
+from pathlib import PurePath
 
 from msgspec.structs import replace
 
@@ -24,12 +27,16 @@ from rocsteady.doctor.knowledge.options import (
     wheels_for,
 )
 from rocsteady.doctor.knowledge.reader import load_knowledge
+from rocsteady.doctor.training_gpus import visible
 from rocsteady.model import Risk, Value
-from rocsteady.plan.bottleneck import COMPUTE, max_speedup, shares_of
+from rocsteady.plan.bottleneck import max_speedup, shares_of
 from rocsteady.plan.circumstances import Circumstances
+from rocsteady.plan.trials import COMPUTE
 from rocsteady.plan.values import Basis, Option, Pace, Price
+from rocsteady.run.engines.processes import LAUNCHERS
 
 CLOUD, WHEEL = "cloud", "wheel-pytorch"
+WHEELS = (WHEEL, "wheel-multi-arch", "wheel-multi-arch-untested")
 CORE_TFLOPS, CPU_BANDWIDTH = 0.05, 50.0  # fp32 of one processor, GB/s of all; usual figures
 USED = 0.1  # of a card's bandwidth, by what uses it badly
 LAUNCHES = (0.0005, 0.005)  # seconds that starting the kernels of a step takes; our guess
@@ -41,6 +48,8 @@ UNSURE = 1.3  # times, up or down, for the same card under other software; our o
 SHOWN_OFFERS = 2
 ON_ALL_GPUS = ("ddp", "manual-averaging")  # options that are faster with more of them
 NO_TRIAL = "no trial measured a speed to scale"
+NO_FIGURES = "no figures for both cards are known, so the pace cannot be scaled"
+LAUNCHED = ("ddp", "data-parallel")  # what a script already has that torchrun starts
 UNKNOWN_SETUP = 240.0  # minutes, where nobody says how long it takes; our guess
 
 
@@ -54,6 +63,7 @@ class Measured(Value, frozen=True, kw_only=True):
     cores: int = 0  # of the machine that it was measured on; 0: not known
     recorded: bool = False  # the plan is for a recorded machine, and not for the one measured
     target: CardSpeed | None = None  # the card of the recorded machine
+    target_cores: int = 0  # of the recorded machine; 0: not known
 
     @property
     def share(self) -> float:
@@ -67,14 +77,17 @@ class Measured(Value, frozen=True, kw_only=True):
 
 
 def other_options(
-    here: Circumstances, failures: Sequence[str]
+    here: Circumstances, failures: Sequence[str], command: Sequence[str] = ()
 ) -> tuple[tuple[OtherOption, ...], tuple[Option, ...]]:
     """Return the options that are worth a row, and those that are ruled out."""
+    launched = any(PurePath(word).name in LAUNCHERS for word in command[:3])
     system = OperatingSystem.WSL if here.wsl else OperatingSystem(here.os)
     gfx = here.gfx[0] if here.gfx else None
     rules, gpus = [finding.rule for finding in here.findings], here.gpus_together
     possible, out = [], []
     for option in load_other_options():
+        if (launched and option.id in LAUNCHED) or (option.names_gpus and not here.has_amd_gpu):
+            continue
         if not answers(option, os=system, gfx=gfx, gpus=gpus, failures=failures, findings=rules):
             continue
         why = impossible_because(option, os=system, gfx=gfx, gpus=gpus)
@@ -104,20 +117,31 @@ def row(option: OtherOption, measured: Measured | None, *, gpus: int = 1) -> Opt
     )
 
 
-def cloud_rows(option: OtherOption, measured: Measured | None, today: date) -> Iterator[Option]:
-    """Make rows of the offers that end soonest and cost least."""
+def memory_of(here: Circumstances) -> float:
+    """Return the GB of the GPU that would train; 0: not known."""
+    seen = visible(here.machine)[here.best_gpu :] if here.machine else ()
+    if not seen:
+        return here.card.memory if here.card else 0.0
+    shared = (seen[0].gtt_bytes or 0) if seen[0].integrated else 0
+    return round(((seen[0].vram_bytes or 0) + shared) / (1 << 30), 1)
+
+
+def cloud_rows(
+    option: OtherOption, measured: Measured | None, today: date, more_than: float = 0.0
+) -> Iterator[Option]:
+    """Make a row of each card that has more GB, as the offer that makes most of a dollar."""
     cards = load_speeds()
     found = []
     for offer in load_offers():
         card = cards[offer.card]
-        pace, basis = _on(card, measured)
-        found.append((offer, pace, basis))
+        if card.memory > more_than:
+            pace, basis = _on(card, measured)
+            found.append((offer, pace, basis))
     by_price = sorted(found, key=lambda each: each[0].dollars / (each[1].rate if each[1] else 1))
     chosen: dict[str, tuple[Offer, Pace | None, tuple[str, ...]]] = {}
     for each in by_price:  # one row a card
         chosen.setdefault(each[0].card, each)
-    card_known = measured is not None and measured.on_gpu and measured.card is not None
-    for offer, pace, basis in list(chosen.values())[: SHOWN_OFFERS if card_known else 1]:
+    for offer, pace, basis in chosen.values():
         yield _offered(option, offer, pace, basis, today)
 
 
@@ -180,11 +204,13 @@ def on_recorded(measured: Measured | None) -> tuple[Pace | None, tuple[str, ...]
     """Scale to the GPU of a recorded machine, by what was measured on this one."""
     if measured is None:
         return None, (NO_TRIAL,)
-    here, there = measured.card, measured.target
-    if measured.on_gpu and not (here and there and _ratios(here, there)):
-        return None, ("no figures for both cards are known, so the pace cannot be scaled",)
-    if not measured.on_gpu or measured.target is None:
-        return _faster_than_cpu(measured, measured.target)
+    if not measured.on_gpu:
+        cpu, _ = recorded_cpu(measured)
+        assert cpu is not None  # noqa: S101 - it was measured on a CPU
+        there = replace(measured, pace=replace(cpu, slowed_by=measured.pace.slowed_by))
+        return _faster_than_cpu(replace(there, cores=measured.target_cores), measured.target)
+    if measured.target is None:
+        return None, (NO_FIGURES,)
     pace, basis = _on(measured.target, measured)
     basis = (*basis, "give or take 30 % for another machine: rocsteady's guess")
     return pace and replace(pace, low=pace.low / UNSURE, high=pace.high * UNSURE), basis
@@ -204,9 +230,11 @@ def same_card(measured: Measured | None) -> tuple[Pace | None, tuple[str, ...]]:
 def _on(card: CardSpeed, measured: Measured | None) -> tuple[Pace | None, tuple[str, ...]]:
     if measured is None:
         return None, (NO_TRIAL,)
-    ratios = _ratios(measured.card, card) if measured.card else ()
-    if not measured.on_gpu or not ratios:
+    if not measured.on_gpu:
         return _faster_than_cpu(measured, card)
+    ratios = _ratios(measured.card, card) if measured.card else ()
+    if not ratios:
+        return None, (NO_FIGURES,)
     share = measured.share
     low, high = (_scaled(measured.pace.rate, share, ratio) for ratio in (min(ratios), max(ratios)))
     if measured.own is None:  # none of it may be compute
@@ -218,19 +246,30 @@ def _on(card: CardSpeed, measured: Measured | None) -> tuple[Pace | None, tuple[
     return _estimated(measured.pace, math.sqrt(low * high), low, high), (basis,)
 
 
-def recorded_cpu(measured: Measured | None, cores: int) -> tuple[Pace | None, tuple[str, ...]]:
-    """Scale to the CPU of a recorded machine, which has so many processors; 0: not known."""
+def recorded_cpu(measured: Measured | None) -> tuple[Pace | None, tuple[str, ...]]:
+    """Scale to the CPU of a recorded machine: how many of its processors the job would use is open.
+
+    A job with one thread gains nothing by more processors.
+    """
     if measured is None:
         return None, (NO_TRIAL,)
     if measured.on_gpu:
         return None, ("the trials were on a GPU, so the speed of a CPU is not known",)
-    pace, share, known = measured.pace, measured.share, bool(cores and measured.cores)
+    pace, cores, known = (
+        measured.pace,
+        measured.target_cores,
+        measured.target_cores * measured.cores,
+    )
     ratio = (min(cores, MOST_CORES) / min(measured.cores, MOST_CORES)) ** SCALING if known else 1.0
     off = OTHER_CPU if known else UNKNOWN_CPU
-    rate = _scaled(pace.rate, share, ratio)
+    all_used = _scaled(pace.rate, measured.share, ratio)
+    low, high = min(pace.rate, all_used), max(pace.rate, all_used)
     told = f"{cores} processors there, {measured.cores} here" if known else "its CPU is not known"
-    basis = f"scaled from a trial on this machine's CPU ({told}), give or take {off:g} times"
-    return _estimated(pace, rate, rate / off, rate * off), (basis,)
+    basis = (
+        f"from a trial on this machine's CPU ({told}; the job uses its own threads or all of them),"
+        f" give or take {off:g} times"
+    )
+    return _estimated(pace, math.sqrt(low * high), low / off, high * off), (basis,)
 
 
 def _speedups(card: CardSpeed | None, measured: Measured) -> tuple[float, float]:
@@ -253,6 +292,7 @@ def _faster_than_cpu(measured: Measured, card: CardSpeed | None) -> tuple[Pace, 
     surely = 0.0 if measured.own is None else compute  # that is compute and no Python
     slow = 1 / (step - surely + max(surely / least, LAUNCHES[1]))
     slow = min(slow, fast) * pace.low / pace.rate
+    fast *= pace.high / pace.rate if measured.recorded else 1.0
     faster = f"{least:.2g} to {most:.2g} times" if f"{least:.2g}" != f"{most:.2g}" else "about"
     basis = (
         f"from a trial without a GPU: {faster} as fast, by peak figures and"

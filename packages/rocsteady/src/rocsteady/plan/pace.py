@@ -129,7 +129,6 @@ PRIOR_INTERVAL = (
     7 * 86_400.0
 )  # seconds between failures, as long as nothing was seen; our own guess
 WEIGHT = 0.02  # of a failure, that this counts for: what is seen in a few hours outweighs it
-HANDFUL = 2  # failures, from which on only they count
 SEEN_WEIGHT = 0.5  # of a failure, at the rate that was seen: the least sure that one can be
 DRAWS = 2000
 FEW_FAILURES = 100  # failures on the way, that are drawn one by one
@@ -195,12 +194,12 @@ def finish(  # noqa: PLR0913 - all that it rests on
 def _failure_rate(history: FailureHistory, pace: Pace) -> tuple[float, float]:
     """Return shape and scale of the rate of failures, in each second of work.
 
-    One may be chance; from the second on, the mean is what was seen, by steps where they were
-    counted: those of a trial that mostly starts say little by its seconds.
+    The mean is what was seen, by steps where they were counted: those of a trial that mostly starts
+    say little by its seconds. The fewer were seen, the less sure it is.
     """
     seconds = history.steps / pace.rate if history.steps else history.seconds
-    if history.failures < HANDFUL:
-        return history.failures + WEIGHT, 1 / (seconds + WEIGHT * PRIOR_INTERVAL)
+    if not history.failures:
+        return WEIGHT, 1 / (seconds + WEIGHT * PRIOR_INTERVAL)
     shape = history.failures + SEEN_WEIGHT
     return shape, history.failures / (shape * max(seconds, SHORTEST))
 

@@ -25,14 +25,16 @@ from rocsteady.model import FailureKind, Risk, Strategy
 from rocsteady.plan import candidates, estimates, saved_plan
 from rocsteady.plan.bottleneck import limits, own_share
 from rocsteady.plan.candidates import CPU, GPU
-from rocsteady.plan.chains import chain_of
+from rocsteady.plan.chains import Goals, chain_of, leader
 from rocsteady.plan.circumstances import Circumstances, Goal, card_of, cores_here, facts_of
-from rocsteady.plan.estimates import CLOUD, Measured, on_recorded, recorded_cpu
+from rocsteady.plan.estimates import CLOUD, SHOWN_OFFERS, Measured, on_recorded, recorded_cpu
 from rocsteady.plan.pace import FailureCost, FailureHistory, finish
 from rocsteady.plan.ranking import (
     GETS_THERE,
     TIME_FOR_TRIALS,
     in_time,
+    is_rented,
+    order_of_offer,
     ranked,
     reasons,
     recommended,
@@ -117,7 +119,7 @@ class Planner:
         self._try_variants()
         self._estimate_others()
         # After all trials: they took some of the time to the deadline.
-        options = [self._forecast(row) for row in self._rows]
+        options = self._best_offers([self._forecast(row) for row in self._rows])
         done_here = _sure_end_here(options)
         for option in options:
             if option.cost and option.setup and option.setup[0] * 60 > done_here:
@@ -125,6 +127,15 @@ class Planner:
                 self.ruled_out.append(replace(option, basis=Basis.RULED_OUT, rests_on=why))
             else:
                 self.options.append(option)
+
+    def _best_offers(self, options: list[Option]) -> list[Option]:
+        """Leave out rented cards that others are better than."""
+        measured = self._measured()
+        shown = SHOWN_OFFERS if measured and measured.on_gpu else 1
+        offers = sorted(
+            filter(is_rented, options), key=lambda it: order_of_offer(it, self._goal.budget)
+        )
+        return [it for it in options if not is_rented(it) or it in offers[:shown]]
 
     def estimate(self, option: Option) -> None:
         self.options.append(self._forecast(_Row(option, self._job)))
@@ -276,17 +287,26 @@ class Planner:
             pace, basis = estimates.same_card(measured)
             fixed = replace(fixed, pace=pace, rests_on=(*fixed.rests_on, *basis))
             self._rows.append(_Row(fixed, self._job))
-        possible, out = estimates.other_options(self._here, self.failures)
+        possible, out = estimates.other_options(self._here, self.failures, self._job.command)
         self.ruled_out += out
         for option in possible:
+            if fixed and option.id in estimates.WHEELS:  # the fix says which
+                continue
             if option.id == estimates.CLOUD:
-                rows = list(estimates.cloud_rows(option, measured, self._today))
+                rows = list(estimates.cloud_rows(option, measured, self._today, self._needs()))
             else:
                 row = estimates.row(option, measured, gpus=self._here.gpus_together)
                 # A card that crashed the machine is trusted no more under other software.
                 went_down = FailureKind.MACHINE_WENT_DOWN in self.failures
                 rows = [replace(row, risk=Risk.HIGH) if went_down else row]
             self._rows += [_Row(each, self._job) for each in rows]
+
+    def _needs(self) -> float:
+        """Return the GB that did not suffice here, or less than what a trial used."""
+        if FailureKind.OOM_DEVICE in self.failures:
+            return estimates.memory_of(self._here)
+        used = [it.pace.gpu_memory for it in self._results if it.pace and it.pace.gpu_memory]
+        return max(used, default=0) * 0.99 / (1 << 30)
 
     def _measured(self) -> Measured | None:
         """Return what estimates start from: a pace on the GPU before one on the CPU."""
@@ -354,6 +374,10 @@ NOTHING_WORKS = (
 )
 EXPORTED = ("wsl2", "container")  # options that have a file of their own name
 NOTHING_TRIED = "nothing was tried on the recorded machine"
+PASSED = (
+    "No recommendation: the deadline is in the past. Set another one, and plan again: deadline in"
+    " rocsteady.toml"
+)
 NO_PACE = (
     "No recommendation: there are no trials of this command to scale, so no speed is known and"
     " the options cannot be compared. To measure it on this machine first: rocsteady plan"
@@ -389,7 +413,16 @@ def untried_planner(
 def make_plan(job: Job, folder: Path, here: Circumstances, goal: Goal, planner: Planner) -> Plan:
     """Put the options in order, number them, and say which to take."""
     now = time.time()
+    goals = Goals(
+        left=planner.left or 0,
+        due=None if goal.by is None else goal.by - now,
+        budget=goal.budget,
+        resumes=planner.resumes,
+    )
     options = ranked(planner.options, budget=goal.budget)
+    if options and goals.left:
+        first = leader(options, goals)
+        options = [first, *(it for it in options if it is not first)]
     numbered = tuple(_numbered(option, number) for number, option in enumerate(options, start=1))
     plan = Plan(
         rocsteady=__version__,
@@ -410,7 +443,9 @@ def make_plan(job: Job, folder: Path, here: Circumstances, goal: Goal, planner: 
         return replace(plan, take=_for(plan, _nothing_to_compare(planner)))
     if not planner.observed:
         return replace(plan, take=_for(plan, UNTRIED))
-    return _with_chain(recommending(plan), planner)
+    if goals.due is not None and goals.due <= 0:
+        return replace(plan, take=PASSED)
+    return _with_chain(recommending(plan), goals)
 
 
 def recommending(plan: Plan) -> Plan:
@@ -418,19 +453,10 @@ def recommending(plan: Plan) -> Plan:
     return replace(plan, take=take(plan), reasons=reasons(plan), recommended=chosen)
 
 
-def _with_chain(plan: Plan, planner: Planner) -> Plan:
-    first = next((it for it in plan.options if it.basis is Basis.TRIAL), None)
-    if first is None or not plan.recommended:
+def _with_chain(plan: Plan, goals: Goals) -> Plan:
+    if not (plan.recommended and goals.left):
         return plan
-    chain = chain_of(
-        plan.options,
-        first=first.number,
-        left=plan.left,
-        due=None if plan.deadline is None else plan.deadline - plan.made,
-        budget=plan.budget,
-        resumes=planner.resumes,
-    )
-    return replace(plan, chain=chain)
+    return replace(plan, chain=chain_of(plan.options, plan.options[0], goals))
 
 
 def _nothing_to_compare(planner: Planner) -> str:
@@ -482,8 +508,11 @@ def recorded_plan(job: Job, folder: Path, root: Root, name: str, goal: Goal) -> 
     plan = make_plan(job, folder, there, goal, planner)
     options = tuple(replace(option, do="") for option in plan.options)  # none can be run from here
     plan = replace(plan, machine=name, options=options)
-    compared = any(option.pace for option in options)
-    return recommending(plan) if compared else replace(plan, take=_for(plan, NO_PACE))
+    if not any(option.pace for option in options):
+        return replace(plan, take=_for(plan, NO_PACE))
+    due = None if goal.by is None else goal.by - plan.made
+    goals = Goals(plan.left or 0, due, goal.budget, resumes=job.resume is not None)
+    return _with_chain(recommending(plan), goals)
 
 
 def _for(plan: Plan, text: str) -> str:
@@ -502,7 +531,7 @@ def _estimate_local(
             continue
         cpu = option.strategy == candidates.on_cpu(there)
         measured = replace(base, pace=paces.get(option.variant, base.pace)) if base else None
-        pace, basis = recorded_cpu(measured, there.cores) if cpu else on_recorded(measured)
+        pace, basis = recorded_cpu(measured) if cpu else on_recorded(measured)
         risks = [] if cpu else there.findings_with(option.strategy)
         found = tuple(
             f"{each.rule}: {each.summary}" for each in risks if each.severity is not Severity.NOTES
@@ -549,6 +578,7 @@ def _measured_here(plan: Plan | None, machine: Machine, there: Circumstances) ->
         cores=cores_here(),
         recorded=True,
         target=there.card,
+        target_cores=there.cores,
     )
 
 

@@ -18,8 +18,9 @@ from rocsteady.wording import duration, money, plural, rough_duration
 
 SURE_CHANCE = 0.9  # a chance that counts as "in time"
 LIKELY_CHANCE = 0.75  # a chance of an own option with which nobody rents
-FAILED = 1.25  # times as late, that an option which did not fail here may be and still comes first
+FAILED = 2.0  # times as late, that an option which did not fail here may be and still comes first
 GETS_THERE = {Risk.LOW: 0.97, Risk.MEDIUM: 0.75, Risk.HIGH: 0.35}  # our own weights, not measured
+YEAR = 365 * 86_400.0  # seconds
 AS_GOOD = 1.08  # times as late: no later
 FAR = 1e9  # seconds: later than any end
 A_CHANCE = 0.05  # less is none
@@ -95,6 +96,14 @@ def likely_cost(option: Option) -> float | None:
     by_hand = sum(option.setup) / 2 * 60 if option.setup else 0.0
     likely = option.price.dollars * (option.finish.seconds - by_hand) / 3600
     return min(max(likely, low), high)
+
+
+def order_of_offer(option: Option, budget: float | None) -> tuple[float, ...]:
+    """Return a key that sorts offers: on time and within the budget first, then the cheapest."""
+    chance = (option.finish.in_time if option.finish else None) or 0.0
+    rate = option.pace.rate if option.pace else 1.0
+    dollars = likely_cost(option) if option.finish else option.price and option.price.dollars / rate
+    return (too_dear(option, budget), -min(round(chance, 1), SURE_CHANCE), dollars or 0.0)
 
 
 def too_dear(option: Option, budget: float | None) -> bool:
@@ -222,8 +231,14 @@ def _deadline(first: Option, plan: Plan) -> str:
     if in_time(first):
         return f"Option {first.number} has a {100 * chance:.0f} % chance of finishing on time."
     if chance < A_CHANCE:
-        return "No option finishes on time; within your limits, this one finishes first."
-    return f"No option is certain to be on time; this has the best chance ({100 * chance:.0f} %)."
+        return f"No option finishes on time; the soonest is option {_soonest(plan).number}."
+    most = max((it.finish.in_time or 0.0 for it in plan.options if it.finish), default=0.0)
+    best = "this has the best chance" if chance >= most else "the chance of this one is"
+    return f"No option is certain to be on time; {best} ({100 * chance:.0f} %)."
+
+
+def _soonest(plan: Plan) -> Option:
+    return min(plan.options, key=lambda it: it.finish.seconds if it.finish else math.inf)
 
 
 def _budget(first: Option, plan: Plan) -> str:
@@ -267,16 +282,21 @@ def _how_long(first: Option, second: Option) -> str:
     low, high = _ratios(first, second)
     option = f"Option {second.number}"
     if low > NO_COMPARISON and first.finish is not None and second.finish is not None:
+        if second.finish.seconds > YEAR:
+            return f"{option} never finishes."
         later = rough_duration(second.finish.seconds - first.finish.seconds)
         return f"{option} finishes {later} after option {first.number}."
     if low > WORTH_A_WORD:
         times = f"{low:.1f}" if high < low * WORTH_A_WORD else f"{low:.1f} to {high:.1f}"
         return f"{option} takes {times} times as long."
     if high * WORTH_A_WORD < 1:
-        risk = f"its risk is {second.risk.value}"
-        only = second.basis is Basis.ESTIMATE and first.basis is not Basis.ESTIMATE
-        unsure = "it is an estimate" if only else risk
-        return f"{option} may be faster, but {unsure}{' and costs money' * bool(second.cost)}."
+        against = [
+            f"its risk is {second.risk.value}" * (second.risk is not Risk.LOW),
+            "it is an estimate" * (second.basis is Basis.ESTIMATE is not first.basis),
+            "costs money" * bool(second.cost),
+        ]
+        told = " and ".join(each for each in against if each)
+        return f"{option} may be faster{f', but {told}' if told else ''}."
     if high > WORTH_A_WORD:
         return f"{option} takes {low:.1f} to {high:.1f} times as long, according to the trials."
     return f"{option} takes about the same time."

@@ -8,7 +8,7 @@ import msgspec
 from rocsteady_train.untrusted_file import read_regular
 
 from rocsteady.errors import RequestError, RocsteadyError
-from rocsteady.plan.values import PLAN_VERSION, Basis, Option, Plan
+from rocsteady.plan.values import PLAN_VERSION, Basis, ChainLink, Option, Plan
 from rocsteady.probe.sandbox_run import name_for
 from rocsteady.run.job import FILE as JOB_FILE
 from rocsteady.run.job.stages import with_variant
@@ -86,26 +86,35 @@ def planned(folder: Path, job: Job, number: int) -> tuple[Job, Option, tuple[Fal
         raise RequestError(
             f"the plan is for another command. Type: {same}, or plan again: rocsteady plan"
         )
-    if option.basis is not Basis.TRIAL:
-        instead = f": {option.do}" if option.do else ""
-        raise RequestError(f"option {number} ({option.title}) cannot run here{instead}")
+    if option.basis is not Basis.TRIAL:  # the first link of its chain that needs nobody
+        links = plan.chain.links if plan.chain and plan.chain.links[0].option == number else ()
+        here = next((link.option for link in links if not link.by_hand), None)
+        if here is None:
+            instead = f": {option.do}" if option.do else ""
+            raise RequestError(f"option {number} ({option.title}) cannot run here{instead}")
+        option = option_numbered(plan, here)
     taken = with_variant(job, option.variant) if option.variant else job
     return taken, option, _fallbacks(plan, option.number)
 
 
 def stop_of(folder: Path, number: int) -> StopRule | None:
-    """Return when a run leaves an option, if the plan's chain begins with it."""
-    chain = load_plan(folder).chain
-    return chain.links[0].stop if chain and chain.links[0].option == number else None
+    """Return when a run leaves an option, if it is the first of the plan's chain that runs here."""
+    links = _runnable(load_plan(folder))
+    return links[0].stop if len(links) > 1 and links[0].option == number else None
+
+
+def _runnable(plan: Plan) -> list[ChainLink]:
+    """Return the links that a run can carry out; to the others a person has to go."""
+    return [link for link in plan.chain.links if not link.by_hand] if plan.chain else []
 
 
 def _fallbacks(plan: Plan, number: int) -> tuple[Fallback, ...]:
     """Return what follows an option: the rest of the chain that it begins, then the others."""
     after = options_after(plan, number)
-    chain = plan.chain
-    if chain is None or chain.links[0].option != number:
+    links = _runnable(plan)
+    if not links or links[0].option != number:
         return after
-    rules = {link.option: link.stop for link in chain.links[1:]}
+    rules = {link.option: link.stop if link is not links[-1] else None for link in links[1:]}
     rest = {
         option.number: Fallback(
             number=option.number,

@@ -28,7 +28,7 @@ from rocsteady.hangs.looking.cgroups import ROOT
 from rocsteady.hangs.looking.gpu_counters import read_gpu_counters
 from rocsteady.hangs.looking.memory import read_memory
 from rocsteady.hangs.looking.process_tree import processes
-from rocsteady.hangs.looking.stacks import take_stacks
+from rocsteady.hangs.looking.stacks import sample_stacks
 from rocsteady.hangs.values import Heartbeat
 from rocsteady.model import (
     TRIAL,
@@ -69,10 +69,10 @@ from rocsteady.store.machine_history import Memory
 from rocsteady.system.child_end import DETACHED
 from rocsteady.wording import duration, plural
 
+COMPUTE = ("compute", "backward", "optimizer")  # phases
 SHARE = 0.1  # of the time that the job still takes, for trials
-MEMORY_EVERY, STACKS_EVERY = 1.0, 0.25  # seconds
+MEMORY_EVERY = 1.0  # seconds
 STACKS_FOR = 5.0  # seconds, after the pace is measured
-STACKS_WITHIN = timedelta(seconds=2)
 COUNTERS_WITHIN = timedelta(seconds=5)
 RESTARTS_OFF = 2.0  # times, up or down, that a pace over a few restarts may be off; our guess
 LEAST_ANSWERS = 3  # answers; fewer say little of a mean
@@ -205,19 +205,11 @@ class Measurement(Observer):
             return False
         if not self._sample_stacks:
             return True
-        self._known_since = self._known_since or time.monotonic()
-        self._look_at_stacks(beats)
-        return time.monotonic() - self._known_since >= min(STACKS_FOR, enough)
-
-    def _look_at_stacks(self, beats: tuple[Heartbeat, ...]) -> None:
-        if not beats:
-            return
-        lead = max(beats, key=lambda beat: beat.step)
-        taken = take_stacks((lead.pid,), within=STACKS_WITHIN)
-        for thread in taken.threads.get(lead.pid, ()):
-            if thread.tid == lead.thread:
-                self._stacks.append(thread.frames)
-        time.sleep(STACKS_EVERY)
+        self._known_since = time.monotonic()
+        lead = max(beats, key=lambda beat: beat.step, default=None)
+        if lead is not None:
+            self._stacks += sample_stacks(lead.pid, lead.thread, seconds=min(STACKS_FOR, enough))
+        return True
 
     def _slowed_by(self, pace: Pace, until: float) -> dict[str, float]:
         """Return the seconds of a step by phase, without those of the warm-up."""
@@ -415,7 +407,8 @@ def failed(result: TrialResult) -> str:
         made = f"no step after step {result.step:,}" if result.step else "no step"
         return f"trial: {made} in {duration(result.seconds)}"
     at = f" at step {result.step:,}" if result.step else ""
-    return f"trial failed with {result.failure}{at}"
+    place = f", {result.place}" if result.place else ""
+    return f"trial failed with {result.failure}{at}{place}"
 
 
 def trial_history(results: Iterable[TrialResult], result: TrialResult) -> FailureHistory:

@@ -97,6 +97,8 @@ class ChainLink(Value, frozen=True, kw_only=True):
     title: str
     strategy: Strategy
     stop: StopRule | None = None  # when the run goes on to the next one; None: the last
+    by_hand: bool = False  # a person must set it up; no run goes on to it
+    begin_by: float | None = None  # seconds from now; begun later, it may miss the deadline
 
 
 class Chain(Value, frozen=True, kw_only=True):
@@ -138,9 +140,7 @@ class Plan(Value, frozen=True, kw_only=True):
     machine: str = ""  # the recorded machine that it is for; "": this one
     take: str = ""  # the recommendation, with its reasons
     reasons: str = ""  # of the recommendation alone; sentences
-    chain: Chain | None = (
-        None  # that begins with the recommended option, or the first that runs here
-    )
+    chain: Chain | None = None  # that begins with the recommended option
     recommended: int = 0  # the number of the option; 0: none is recommended
     limits: tuple[Limit, ...] = ()  # of the option that runs as the script says, the largest first
     warnings: tuple[str, ...] = ()

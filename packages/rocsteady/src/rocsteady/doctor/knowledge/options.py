@@ -57,6 +57,11 @@ class OtherOption(Value, frozen=True, kw_only=True):
     quiet: bool = False  # where it cannot be had, that is not worth a word
     note: str = ""
 
+    @property
+    def names_gpus(self) -> bool:
+        """Whether it is for some AMD GPUs and not for others, so that without one it is nothing."""
+        return bool(self.never or any(place.gfx for place in self.where))
+
 
 def load_other_options(data: DataFolder | None = None) -> tuple[OtherOption, ...]:
     """Read the options."""

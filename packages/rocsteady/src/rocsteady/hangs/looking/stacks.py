@@ -48,6 +48,9 @@ NOT_PERMITTED = "ptrace is not permitted"
 NOT_NOW = "it is stopped, traced, stuck in the kernel, or in a call that a stop would interrupt"
 TOO_LATE = "py-spy did not answer in time"
 
+SAMPLES_A_SECOND, SAMPLING_EXTRA = 100, timedelta(seconds=5)
+_SAMPLED = re.compile(r"(?m)^thread \((?P<tid>\d+)\)[^;\n]*;(?P<frames>.+) (?P<count>\d+)$")
+_FRAME = re.compile(r"(.+) \((.+):(\d+)\)")
 _INSTALLED = re.compile(r"/((?:site|dist)-packages/|python3\.\d+/(?!(?:site|dist)-packages/))")
 ROOTS = (".git", "pyproject.toml", "setup.py", "setup.cfg")  # what the folder of a project has
 STACKS_LIMIT = 1024 * 1024  # bytes of one process
@@ -114,6 +117,26 @@ def take_stacks(
     taken = {pid: found for pid, found in outcomes.results.items() if isinstance(found, tuple)}
     why = {pid: found for pid, found in outcomes.results.items() if isinstance(found, str)}
     return Stacks(threads=taken, missing=why | dict.fromkeys(outcomes.missing, TOO_LATE))
+
+
+def sample_stacks(pid: int, tid: int, *, seconds: float) -> tuple[tuple[str, ...], ...]:
+    """Return the frames that a thread was in, many times a second; of each look innermost first."""
+    program, folders = find_py_spy(), own_folders(pid)
+    if program is None:
+        return ()
+    how = ("--nonblocking", "--idle", "--threads", "--full-filenames", "--format", "raw")
+    answer = ask(
+        [program, "record", *how, "--rate", str(SAMPLES_A_SECOND), "--duration", f"{seconds:.0f}",
+         "--output", "/dev/stdout", "--pid", str(pid)],
+        within=timedelta(seconds=seconds) + SAMPLING_EXTRA, limit=DUMP_LIMIT,
+    )  # fmt: skip
+    found: list[tuple[str, ...]] = []
+    for match in _SAMPLED.finditer(answer.text):
+        if match["tid"] == str(tid):
+            frames = (_FRAME.fullmatch(each) for each in match["frames"].split(";"))
+            named = [f"{it[1]} ({short(it[2], folders)}:{it[3]})" for it in frames if it]
+            found += [tuple(reversed(named))] * int(match["count"])
+    return tuple(found)
 
 
 def find_py_spy() -> str | None:
