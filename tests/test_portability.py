@@ -19,10 +19,13 @@ MACHINE = Path(__file__).parent / "machines" / "rx9070xt-windows.json"
 POSIX_ONLY = ("fcntl", "grp", "pty", "pwd", "resource", "termios")
 WINDOWS = """
 import ctypes, json, multiprocessing, pathlib, platform, shutil, subprocess, sys, tempfile, types
-import asyncio, ctypes.util, importlib.metadata, logging.handlers, urllib.request, uuid, webbrowser
+import asyncio, ctypes.util, importlib.metadata, logging.handlers, sysconfig, urllib.request, uuid
+import concurrent.futures.thread, webbrowser
 import click, msgspec, platformdirs  # as they are on this system
 sys.modules.update(dict.fromkeys(json.loads(sys.argv[1])))
-sys.modules["winreg"] = types.ModuleType("winreg")
+winreg = sys.modules["winreg"] = types.ModuleType("winreg")
+winreg.HKEY_LOCAL_MACHINE, winreg.OpenKey = 0, lambda *_: open("/nonesuch")
+sysconfig.get_config_vars()
 sys.platform = "win32"
 sys.argv = ["rocsteady", *sys.argv[2:]]
 from rocsteady.cli.main import main
@@ -58,12 +61,50 @@ def test_what_reads_only_works_on_windows(words: tuple[str | Path, ...], expecte
     assert expected in done.stdout
 
 
-@pytest.mark.parametrize("name", ["run", "probe", "drill", "plan", "init", "watch", "stop"])
+@pytest.mark.parametrize("name", ["run", "probe", "drill", "init", "stop"])
 def test_what_starts_or_watches_processes_needs_linux(name: str) -> None:
     done = on_windows(name)
 
     assert done.returncode == 2
     assert done.stderr == f"error: rocsteady {name} needs Linux or WSL2.\n"
+
+
+COMMAND = ("--", "python", "train.py")
+
+
+@pytest.mark.parametrize("words", [("plan", *COMMAND), ("plan", "--no-trials"), ("watch",)])
+def test_trials_and_runs_need_linux_and_it_says_what_does_not(words: tuple[str, ...]) -> None:
+    done = on_windows(*words)
+
+    assert done.returncode == 2
+    assert "needs Linux or WSL2" in done.stderr
+    assert {"plan": "--root", "watch": "--pid"}[words[0]] in done.stderr
+
+
+def test_the_doctors_fix_can_be_typed_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    planned = on_windows("plan", "--root", MACHINE, "--json", *COMMAND)
+    exported = on_windows("plan", "--root", MACHINE, "--export", "wsl2", "--yes", *COMMAND)
+
+    assert planned.returncode == 0, planned.stderr
+    ids = [option["id"] for option in json.loads(planned.stdout)["options"]]
+    assert "wsl2" in ids
+    assert not any(option.get("pace") for option in json.loads(planned.stdout)["options"])
+    assert exported.returncode == 0, exported.stderr
+    (guide,) = tmp_path.glob("*.md")
+    assert "wsl" in guide.read_text(encoding="utf-8").lower()
+
+
+def test_a_process_can_be_looked_into_there() -> None:
+    with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"]) as child:
+        done = on_windows("watch", "--pid", str(child.pid), "--json")
+        child.kill()
+
+    assert done.returncode in (0, 1), done.stderr
+    assert "internal error" not in done.stderr
+    assert json.loads(done.stdout)
 
 
 PACKAGES = Path(__file__).parents[1] / "packages"

@@ -48,7 +48,7 @@ GROUPS = {
 }
 COMMANDS = tuple(name for group in GROUPS.values() for name in group)
 STOPPING = ("stop",)  # never suggested for a mistyped name
-NOT_ON_WINDOWS = {"probe", "init", "plan", "run", "drill", "watch", "stop"}
+NOT_ON_WINDOWS = {"probe", "init", "run", "drill", "stop"}
 ERROR, USAGE, COULD_NOT_EXAMINE = 1, 2, 3
 NO_THREAD = ("can't start new thread",)  # of a RuntimeError: Python has no type for it
 NO_BREAK = "\N{NON-BREAKING HYPHEN}"

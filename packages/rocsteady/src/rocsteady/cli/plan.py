@@ -32,7 +32,14 @@ from rocsteady.plan.planner import (
     untried_planner,
     with_trials,
 )
-from rocsteady.plan.trials import PlanTrials, TrialProgress, Trials, look_back
+from rocsteady.plan.trials import (
+    PlanTrials,
+    TrialProgress,
+    Trials,
+    keep_trials,
+    kept_trials,
+    look_back,
+)
 from rocsteady.plan.values import Plan
 from rocsteady.run.job.stages import commands_of
 from rocsteady.run.job.values import Job
@@ -71,7 +78,7 @@ PAGES = {".md": decision_markdown, ".html": decision_html, ".htm": decision_html
     metavar="DURATION",
     help="Time limit for all trials; never more than a tenth of the job's remaining time.",
 )
-@click.option("--no-trials", is_flag=True, help="Run no trials; use what is already known.")
+@click.option("--no-trials", is_flag=True, help="Run no trials; use those of the last plan.")
 @click.option("--again", is_flag=True, help="Also try settings that have crashed this machine.")
 @click.option(
     "--explain",
@@ -138,6 +145,8 @@ def command(  # noqa: PLR0913 - one argument an option
     Exit code: 0 an option was found, 1 none was found, 2 incorrect usage, 3 this machine or a
     recording cannot be read, 130 on ^C.
     """
+    if sys.platform == "win32" and root is None and not (export or explain or report):
+        ctx.fail("a trial needs Linux or WSL2. Without trials: rocsteady plan --root machine.json")
     _check_together(ctx, option)
     folder = Path.cwd() if command else enter(find_job_folder(Path.cwd()))
     if (explain is not None or report is not None) and root is None:
@@ -154,7 +163,8 @@ def command(  # noqa: PLR0913 - one argument an option
             there = None if root is None else _recorded(job, folder, root, journal)
             write_files(export, option, folder, job, bucket=bucket, force=force, recorded=there)
             return
-        check_command(job.command, folder)
+        if root is None:  # else it is for another machine
+            check_command(job.command, folder)
         goal = goal_of(job, journal, time.time())
         if root is not None:
             plan = recorded_plan(job, folder, open_root(root, None), root.name, goal)
@@ -169,13 +179,18 @@ def command(  # noqa: PLR0913 - one argument an option
             look_back(folder, memory)
             here = circumstances(job, folder, memory, journal, again=again)
             if no_trials:
-                plan = make_plan(job, folder, here, goal, untried_planner(job, here, goal))
+                kept = kept_trials(folder, here.software)
+                plan = make_plan(
+                    job, folder, here, goal, untried_planner(job, here, goal, kept.run)
+                )
+                plan = replace(plan, trials=len(kept.trials), trial_seconds=kept.seconds)
             else:
                 words = [word for each in commands_of(job) for word in each[1:]]
                 ask_about_paths([job.command[0], *words], folder, "trial", yes=yes)
                 tell(_side_effects(count_trials(job, here)))
                 planner, plan = _try_options(job, here, goal, trials, bounded)
                 remember(planner, here, memory, journal)
+                keep_trials(bounded.kept(here.software), folder)
     except (KeyboardInterrupt, click.Abort):
         tell(STOPPED.format(trials.changed_in_words()))
         ctx.exit(INTERRUPTED)
@@ -274,7 +289,9 @@ def _records(folder: Path) -> tuple[Memory, Journal]:
 
 
 def _kept(plan: Plan, folder: Path) -> Plan:
-    """Keep the plan for ``run --plan``; if that fails, the plan says so."""
+    """Keep the plan for ``run --plan``, and the trials of the last; if that fails, it says so."""
+    if not plan.trials and saved_plan.has_trials(folder):
+        return plan
     why = saved_plan.save_plan(plan, folder)
     return replace(plan, warnings=(*plan.warnings, why)) if why else plan
 

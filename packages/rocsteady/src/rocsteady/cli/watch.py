@@ -81,6 +81,8 @@ def command(  # noqa: PLR0913 - one argument an option
         if name is not None:
             raise click.UsageError("give a RUN or --pid, not both")
         ctx.exit(_inspect(pid, as_json=as_json))
+    if sys.platform == "win32":
+        ctx.fail("a run needs Linux or WSL2. To look into a process here: rocsteady watch --pid")
     with open_journal(name, running) as journal:
         if journal is None:
             raise nothing_run(name)

@@ -29,7 +29,7 @@ QUANTILES = (0.1, 0.3, 0.5, 0.7, 0.9)  # of a forecast, equally likely
 LINKS = 3  # in a chain, at most
 CONSIDERED = 4  # options
 NO_END = Finish(seconds=NEVER_ENDS, early=NEVER_ENDS, late=NEVER_ENDS, in_time=0.0)
-FREE, ALIKE = 0.05, 0.01  # of a chance, that is given up for not paying, and for a sooner end
+FREE, ALIKE = 0.05, 0.03  # of a chance, that is given up for not paying, and for a sooner end
 
 
 class Goals(NamedTuple):

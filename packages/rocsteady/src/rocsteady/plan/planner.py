@@ -396,15 +396,17 @@ def measured_planner(job: Job, here: Circumstances, goal: Goal, trials: PlanTria
     return planner
 
 
-def untried_planner(
+def untried_planner(  # noqa: PLR0913 - all that it rests on
     job: Job,
     here: Circumstances,
     goal: Goal,
+    run_trial: RunTrial = lambda *_: (),
+    *,
     base: Measured | None = None,
     why: str = "--no-trials was given",
 ) -> Planner:
-    """Make a planner that tries nothing, and scales from a base if there is one."""
-    planner = Planner(job, here, goal, lambda *_: (), today=_today(), say=lambda _: None, base=base)
+    """Make a planner that tries nothing: it has what was tried before, or a base to scale from."""
+    planner = Planner(job, here, goal, run_trial, today=_today(), say=lambda _: None, base=base)
     planner.work()
     planner.not_tried = [replace(option, rests_on=(why,)) for option in planner.not_tried]
     return planner
@@ -503,7 +505,7 @@ def recorded_plan(job: Job, folder: Path, root: Root, name: str, goal: Goal) -> 
     machine_here = examined(known)
     last = _last_plan_here(job, folder, machine_here)
     base = _measured_here(last, machine_here, there)
-    planner = untried_planner(job, there, goal, base, NOTHING_TRIED)
+    planner = untried_planner(job, there, goal, base=base, why=NOTHING_TRIED)
     _estimate_local(planner, there, base, last.options if last else ())
     plan = make_plan(job, folder, there, goal, planner)
     options = tuple(replace(option, do="") for option in plan.options)  # none can be run from here

@@ -33,6 +33,14 @@ def save_plan(plan: Plan, folder: Path) -> str:
     return ""
 
 
+def has_trials(folder: Path) -> bool:
+    """Whether the last plan measured something, which one without trials would replace."""
+    try:
+        return load_plan(folder).trials > 0
+    except RocsteadyError:
+        return False
+
+
 def load_plan(folder: Path) -> Plan:
     none = "no plan for this folder yet. Type: rocsteady plan"
     try:

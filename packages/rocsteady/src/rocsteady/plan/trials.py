@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import os
 import threading
@@ -15,7 +16,9 @@ from pathlib import Path
 from statistics import fmean
 from typing import NamedTuple, Self
 
+import msgspec
 from msgspec.structs import replace
+from rocsteady_train.untrusted_file import read_regular
 
 from rocsteady.doctor.knowledge.failures import Component, load_failures
 from rocsteady.errors import NotRecordedError, RocsteadyError
@@ -41,7 +44,7 @@ from rocsteady.model import (
     Value,
 )
 from rocsteady.plan.pace import FailureHistory, StepTime, measure
-from rocsteady.plan.saved_plan import home
+from rocsteady.plan.saved_plan import PLAN_LIMIT, home
 from rocsteady.plan.script_traces import ScriptTraces, look_at
 from rocsteady.plan.values import Pace
 from rocsteady.probe.folders import FolderTree, differences, read_to_compare
@@ -66,6 +69,7 @@ from rocsteady.run.telling.announcer import Announcer
 from rocsteady.store.journal import Journal
 from rocsteady.store.location import find_place
 from rocsteady.store.machine_history import Memory
+from rocsteady.system.atomic_file import write_whole
 from rocsteady.system.child_end import DETACHED
 from rocsteady.wording import duration, plural
 
@@ -449,6 +453,7 @@ def rests_on(result: TrialResult, seen: FailureHistory) -> tuple[str, ...]:
 
 
 SHOWN = 5  # paths that changed
+KEPT = "trials.json"  # beside the last plan
 NAME = "trial"  # of the run; the next ones are trial-2, trial-3
 SHORT = 0.6  # of the seconds of a trial, for those that only compare
 STARTING = 130.0  # seconds for a script to start; a hang before its first step is seen after 100
@@ -592,6 +597,44 @@ def _root(folder: Path) -> Path:
     return home(folder) / "trials"
 
 
+class KeptTrial(Value, frozen=True, kw_only=True):
+    """A trial that a later plan can do without."""
+
+    command: tuple[str, ...]
+    strategy: Strategy
+    results: tuple[TrialResult, ...]  # of each attempt
+
+
+class KeptTrials(Value, frozen=True, kw_only=True):
+    """The trials of the last plan of a folder that made any."""
+
+    software: str  # that they were made with
+    trials: tuple[KeptTrial, ...] = ()
+    seconds: float = 0.0  # that they took
+
+    def run(self, job: Job, strategy: Strategy, kind: TrialKind) -> tuple[TrialResult, ...]:
+        """Return what a trial showed then; () if there was none."""
+        del kind
+        same = (it for it in self.trials if (it.command, it.strategy) == (job.command, strategy))
+        return next((it.results for it in same), ())
+
+
+def keep_trials(kept: KeptTrials, folder: Path) -> None:
+    with contextlib.suppress(OSError):  # what cannot be kept is measured again
+        home(folder).mkdir(parents=True, exist_ok=True, mode=0o700)
+        write_whole(home(folder) / KEPT, msgspec.json.encode(kept))
+
+
+def kept_trials(folder: Path, software: str) -> KeptTrials:
+    """Return the trials of the last plan, if they are of the same software."""
+    try:
+        content = read_regular(home(folder) / KEPT, PLAN_LIMIT)
+        kept = msgspec.json.decode(content, type=KeptTrials)
+    except (OSError, msgspec.MsgspecError):
+        return KeptTrials(software=software)
+    return kept if kept.software == software else KeptTrials(software=software)
+
+
 class TrialKind(Enum):
     WITH_STACKS = "the pace, and where the time goes"
     PACE = "the pace"
@@ -623,6 +666,7 @@ class PlanTrials:
         self._trials, self._each, self._within = trials, each, within
         self._left = left
         self._title, self._show = "", show
+        self._made: list[KeptTrial] = []
 
     def say(self, title: str) -> None:
         self._title = title
@@ -644,7 +688,12 @@ class PlanTrials:
             stacks = kind is TrialKind.WITH_STACKS
             results = self._trials.run(job, strategy, bounds, remedies=True, sample_stacks=stacks)
         self._within = min(self._within, *self._shares(results))
+        self._made.append(KeptTrial(command=job.command, strategy=strategy, results=results))
         return results
+
+    def kept(self, software: str) -> KeptTrials:
+        seconds = self._trials.seconds
+        return KeptTrials(software=software, trials=tuple(self._made), seconds=seconds)
 
     def _shares(self, results: tuple[TrialResult, ...]) -> Iterator[float]:
         """Yield what all trials may take together, once it is known how long the job takes."""

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import shutil
 import stat
+import sys
 from collections.abc import Collection, Iterator
 from itertools import islice
 from pathlib import Path, PurePath
@@ -18,6 +18,9 @@ from rocsteady.errors import RocsteadyError
 from rocsteady.model import Value
 from rocsteady.system.real_path import real_path
 from rocsteady.wording import size as written_size
+
+if sys.platform != "win32":
+    import fcntl
 
 MAX_ENTRIES = 200_000  # looked at; more is not looked over in reasonable time
 CACHES = {"__pycache__", ".mypy_cache", ".pytest_cache", ".ruff_cache", "node_modules"}

@@ -13,16 +13,18 @@ Standard library only, and little of it: this process lives as long as the train
 from __future__ import annotations
 
 import ctypes
-import fcntl
 import os
 import select
 import signal
 import sys
-import termios
 import time
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from typing import NamedTuple, NoReturn, Protocol
+
+if sys.platform != "win32":
+    import fcntl
+    import termios
 
 RUN = "ROCSTEADY_RUN"  # the variable that names the run in every process of it
 TERMINATE_WAIT = 1.5  # seconds; with KILL_WAIT well below the 5 that are promised

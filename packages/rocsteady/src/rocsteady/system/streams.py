@@ -7,9 +7,9 @@ it prints to both stays in order.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import select
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -20,6 +20,9 @@ from rocsteady.system.child_end import TerminalUse
 from rocsteady.system.logfile import Lines, LogFile
 from rocsteady.system.output_buffer import OutputBuffer
 from rocsteady.system.terminal import Terminal, copy_modes, copy_size, open_pty, special_keys
+
+if sys.platform != "win32":
+    import fcntl
 
 PIPE_SIZE = 1024 * 1024
 F_SETPIPE_SZ = 1031  # Linux; without it the pipe is smaller

@@ -8,17 +8,19 @@ from __future__ import annotations
 
 import atexit
 import contextlib
-import fcntl
 import os
 import platform
 import signal
 import struct
 import sys
-import termios
 import threading
 from collections.abc import Iterable
 
 from rocsteady.system import procfs
+
+if sys.platform != "win32":
+    import fcntl
+    import termios
 
 INPUT, OUTPUT, CONTROL, LOCAL, CHARACTERS = 0, 1, 2, 3, 6  # in what tcgetattr gives
 
