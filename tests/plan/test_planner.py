@@ -7,7 +7,7 @@ from datetime import date
 from pathlib import Path
 
 import pytest
-from builders import failed, finding, plan, tried
+from builders import failed, finding, pace, plan, tried
 from msgspec.structs import replace
 
 from rocsteady.doctor.knowledge.gpu_rental import load_speeds
@@ -15,7 +15,7 @@ from rocsteady.doctor.knowledge.harmful_variables import harmful_variables
 from rocsteady.doctor.knowledge.values import Severity
 from rocsteady.doctor.values import ComputeDevice
 from rocsteady.hangs.heartbeat_pages import Size
-from rocsteady.model import Strategy
+from rocsteady.model import LoaderFacts, Strategy
 from rocsteady.plan.candidates import local_options
 from rocsteady.plan.circumstances import Circumstances, Goal
 from rocsteady.plan.pace import FailureHistory
@@ -344,3 +344,56 @@ def test_what_fails_again_and_again_and_gets_on_has_the_pace_of_its_restarts() -
     assert options[0].id == "gpu"
     stuck, _ = planned(Scripted(gpu=(fails, fails), cpu=(tried(0.1),)))
     assert [option.id for option in stuck.ruled_out if option.id == "gpu"] == ["gpu"]
+
+
+def test_a_variable_of_ones_own_is_a_row_that_is_measured() -> None:
+    job = parse_job(
+        'command = ["python", "train.py"]\ntotal = { steps = 7200 }\n'
+        '[variants.sdma]\nenvironment = { HSA_ENABLE_SDMA = "0" }'
+    )
+    make = Scripted(gpu=(tried(2.0),), cpu=(tried(0.2),))
+    _, options = planned(make, job=job, by=7200.0)
+
+    row = next(option for option in options if option.variant == "sdma")
+    assert row.strategy.variables == {"HSA_ENABLE_SDMA": "0"}
+    assert row.changes == ""
+    assert row.pace is not None
+    assert Strategy(variables={"HSA_ENABLE_SDMA": "0"}) in make.made
+
+
+def test_out_of_memory_names_the_batch_and_tries_half_of_it() -> None:
+    command = ("python", "train.py", "--batch-size", "8", "--grad-accum", "2")
+    job = replace(JOB, command=command)
+    made: list[tuple[str, ...]] = []
+
+    def run_trial(job: Job, strategy: Strategy, kind: TrialKind) -> tuple[TrialResult, ...]:
+        del kind
+        made.append(job.command)
+        fits = strategy.device == "cpu" or "8" not in job.command
+        return (tried(0.01 if strategy.device else 1.5, strategy),) if fits else (
+            failed("oom-device", strategy, step=0),
+        )  # fmt: skip
+
+    planner = Planner(
+        job, GPU, Goal(left=7200), run_trial, today=date(2026, 11, 15), say=lambda _: None
+    )
+    planner.work()
+
+    out = next(it for it in planner.ruled_out if it.id == "gpu")
+    assert "lower --batch-size, now 8" in out.rests_on[0]
+    assert ("python", "train.py", "--batch-size", "4", "--grad-accum", "4") in made
+    row = next(it for it in planner.options if it.variant == "smaller-batch")
+    assert row.strategy.device is None
+    assert row.pace is not None
+
+
+def test_where_loading_is_the_limit_more_workers_are_tried() -> None:
+    loader = LoaderFacts(
+        loaders=1, workers=1, context="fork", pickles=True, main_guarded=True, map_style=True
+    )
+    slow = tried(pace=pace(1.0, data=0.8, compute=0.2), loader=loader)
+    make = Scripted(gpu=(slow,), cpu=(tried(0.2),))
+    _, options = planned(make, replace(GPU, cores=6), by=7200.0)
+
+    assert Strategy(workers=6) in make.made
+    assert "gpu+workers" in [option.id for option in options]

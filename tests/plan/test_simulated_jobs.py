@@ -30,7 +30,7 @@ from rocsteady.run.job.values import Job
 
 pytestmark = pytest.mark.slow
 
-FORECASTS, DECISIONS, REPEATS = 2000, 300, 20
+FORECASTS, DECISIONS, REPEATS = 2000, 200, 10
 TODAY = date(2026, 11, 18)
 BOTH = (True, False)
 SPEEDUPS = {"RTX 3090": (0.5, 1.2), "RTX 4090": (0.9, 2.0), "RTX 5090": (1.1, 2.6), "": (1.0, 4.0)}
@@ -143,9 +143,7 @@ def case(seed: int, folder: Path) -> Case:
     gpu = drawn_truth(dice, gpu_rate, between=between, **more)
     slower = dice.uniform(0.6, 1.0)
     truths = {
-        "gpu+loader-inline": replace_truth(
-            gpu, rate=gpu_rate * dice.uniform(0.6, 1.0), between=NEVER
-        ),
+        "gpu+loader-inline": replace_truth(gpu, rate=gpu_rate * slower, between=NEVER),
         "gpu+fix": replace_truth(gpu, setup=dice.uniform(0.1, 1) * HOUR, works=dice.random() < 0.8),
         "gpu": gpu,
         "cpu": drawn_truth(dice, cpu_rate, between=NEVER, **more),
@@ -239,8 +237,8 @@ def followed(dice: random.Random, made: Case) -> Outcome:
             return Outcome(now, 0.0)
         slow = tried_for.steps / link.stop.within < (link.stop.least or 0.0)
         if truth.works and not slow and tried_for.failures < link.stop.failures:
-            end = carried_out(dice, truth, left - tried_for.steps)
-            return Outcome(now + end.seconds if end.done else NEVER, 0.0)
+            rest = carried_out(dice, truth, left - tried_for.steps)
+            return Outcome(now + rest.seconds if rest.done else NEVER, 0.0)
         left -= tried_for.steps if made.resumes else 0.0
     truth = truth_of(first, made)
     return alone(dice, truth, made.left) if truth else Outcome(NEVER, 0.0)

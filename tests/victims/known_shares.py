@@ -113,8 +113,9 @@ for _ in range(spec["epochs"]):
         if number % spec["accumulate"] == 0:
             with measured("optimizer"):
                 optimizer.step()
-        with measured("own"):
+        with measured("compute"):
             optimizer.zero_grad()
+        with measured("own"):
             own_work(spec["own"])
             tell()
     if spec["validate"]:

@@ -38,6 +38,11 @@ def memory_arguments(command: Sequence[str], kind: str) -> tuple[tuple[str, int]
     return tuple(dict.fromkeys(found))
 
 
+def accumulation_argument(command: Sequence[str]) -> tuple[str, int] | None:
+    """Return the argument that says over how many batches gradients are added up."""
+    return next((it for it in _given(command) if "accum" in _plain(it[0])), None)
+
+
 def _given(command: Sequence[str]) -> Iterator[tuple[str, int]]:
     """Yield arguments with a number: ``--name 8``, ``--name=8``, ``name=8``, ``-b 8``."""
     for word, following in zip(command, (*command[1:], ""), strict=True):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 import msgspec
@@ -9,9 +10,11 @@ import msgspec
 from rocsteady.doctor.knowledge.values import Severity
 from rocsteady.doctor.values import ComputeDevice, Finding
 from rocsteady.failures.difference import describe_changes
+from rocsteady.failures.memory_arguments import accumulation_argument, memory_arguments
 from rocsteady.model import FailureKind, Risk, Strategy
 from rocsteady.plan.circumstances import Circumstances
 from rocsteady.plan.values import Basis, Option
+from rocsteady.run.job.values import Job, Variant
 from rocsteady.run.recovery.decision import is_as_deadly
 
 GPU, CPU = "gpu", "cpu"
@@ -114,6 +117,24 @@ def fixed_gpu(here: Circumstances) -> Option | None:
         ),
         steps=(*_commands(clean(here), here.os), *dict.fromkeys(commands)),
     )
+
+
+def smaller_batch(job: Job) -> dict[str, Variant]:
+    """Return a variant with half of the batch, where the command says how large it is.
+
+    Where the command also says over how many batches gradients are added up, that is doubled, so
+    that the numbers are about those of the whole batch.
+    """
+    found = memory_arguments(job.command, FailureKind.OOM_DEVICE)[:1]
+    if not found or not re.search(r"batch|^-*bs?$", found[0][0], re.IGNORECASE):
+        return {}
+    changed = [(found[0][0], found[0][1] // 2)]
+    if accumulation := accumulation_argument(job.command):
+        changed.append((accumulation[0], accumulation[1] * 2))
+    words = [(name, str(it)) if name.startswith("-") else (f"{name}={it}",) for name, it in changed]
+    told = " ".join(word for each in words for word in each)
+    arguments = tuple(word for each in words for word in each)
+    return {"smaller-batch": Variant(arguments=arguments, words=f"{told}, a smaller batch")}
 
 
 def _is_mended(finding: Finding) -> bool:

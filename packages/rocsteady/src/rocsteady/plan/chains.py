@@ -28,6 +28,7 @@ LEAST_FAILURES, OFTENER = 2, 3.0  # failures that end a try: so many times as ma
 QUANTILES = (0.1, 0.3, 0.5, 0.7, 0.9)  # of a forecast, equally likely
 LINKS = 3  # in a chain, at most
 CONSIDERED = 4  # options
+UNLIKELY = 0.5  # times the best chance of what costs nothing
 NO_END = Finish(seconds=NEVER_ENDS, early=NEVER_ENDS, late=NEVER_ENDS, in_time=0.0)
 FREE, ALIKE = 0.05, 0.03  # of a chance, that is given up for not paying, and for a sooner end
 
@@ -71,7 +72,13 @@ def leader(options: Sequence[Option], goals: Goals) -> Option:
     first = options[0]
     if goals.due is None or (in_time(first) and runs_here(first)):
         return first
-    ends = [(option, _best_end(option, options, goals)) for option in options]
+    free = [it.finish.in_time or 0.0 for it in options if it.finish and not is_rented(it)]
+    likely = UNLIKELY * max(free, default=0.0)  # a detour is none to begin with
+    ends = [
+        (option, _best_end(option, options, goals))
+        for option in options
+        if option.finish and (option.finish.in_time or 0.0) >= likely
+    ]
     best, chance = first, A_CHANCE
     for option, end in sorted(ends, key=lambda it: (is_rented(it[0]), it[1].seconds)):
         least = chance + (FREE if is_rented(option) and not is_rented(best) else ALIKE)

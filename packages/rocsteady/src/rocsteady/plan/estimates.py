@@ -26,7 +26,7 @@ from rocsteady.doctor.knowledge.options import (
     load_other_options,
     wheels_for,
 )
-from rocsteady.doctor.knowledge.reader import load_knowledge
+from rocsteady.doctor.knowledge.reader import DataFolder, load_knowledge
 from rocsteady.doctor.training_gpus import visible
 from rocsteady.model import Risk, Value
 from rocsteady.plan.bottleneck import max_speedup, shares_of
@@ -130,7 +130,7 @@ def cloud_rows(
     option: OtherOption, measured: Measured | None, today: date, more_than: float = 0.0
 ) -> Iterator[Option]:
     """Make a row of each card that has more GB, as the offer that makes most of a dollar."""
-    cards = load_speeds()
+    cards, sources = load_speeds(), DataFolder().sources
     found = []
     for offer in load_offers():
         card = cards[offer.card]
@@ -142,7 +142,13 @@ def cloud_rows(
     for each in by_price:  # one row a card
         chosen.setdefault(each[0].card, each)
     for offer, pace, basis in chosen.values():
-        yield _offered(option, offer, pace, basis, today)
+        price = Price(
+            dollars=offer.dollars,
+            as_of=offer.as_of.isoformat(),
+            source=sources[offer.source].url,
+            old=is_old(offer, today),
+        )
+        yield _offered(option, offer, pace, basis, price)
 
 
 def costs(option: Option, early: float, late: float) -> tuple[float, float] | None:
@@ -161,14 +167,8 @@ def _setup_rests_on(option: OtherOption) -> tuple[str, ...]:
 
 
 def _offered(
-    option: OtherOption, offer: Offer, pace: Pace | None, basis: tuple[str, ...], today: date
+    option: OtherOption, offer: Offer, pace: Pace | None, basis: tuple[str, ...], price: Price
 ) -> Option:
-    price = Price(
-        dollars=offer.dollars,
-        as_of=offer.as_of.isoformat(),
-        source=load_knowledge().sources[offer.source].url,
-        old=is_old(offer, today),
-    )
     return Option(
         id=f"{CLOUD}-{offer.id}",
         title=f"cloud, {offer.card}, {offer.provider}",

@@ -23,7 +23,7 @@ from rocsteady.doctor.machine.machine import Machine, examine, examined, softwar
 from rocsteady.errors import RocsteadyError
 from rocsteady.model import FailureKind, Risk, Strategy
 from rocsteady.plan import candidates, estimates, saved_plan
-from rocsteady.plan.bottleneck import limits, own_share
+from rocsteady.plan.bottleneck import MAX_WORKERS, limits, own_share
 from rocsteady.plan.candidates import CPU, GPU
 from rocsteady.plan.chains import Goals, chain_of, leader
 from rocsteady.plan.circumstances import Circumstances, Goal, card_of, cores_here, facts_of
@@ -58,12 +58,13 @@ from rocsteady.plan.trials import (
 )
 from rocsteady.plan.values import Basis, Limit, Option, Plan
 from rocsteady.run.job.stages import with_variant
-from rocsteady.run.job.values import Job
+from rocsteady.run.job.values import Job, Variant
 from rocsteady.store.journal import Journal
 from rocsteady.store.machine_history import Memory
 from rocsteady.store.redaction import shown_command
 from rocsteady.system.root import Root
 
+LOADER_BOUND = 0.4  # of a step; from here on more workers are tried
 DONE_SOONER_HERE = "the job is done here before one is set up"
 NO_SAVE_SEEN = 600.0  # seconds of work between checkpoints, where there are some and none was seen
 
@@ -116,6 +117,7 @@ class Planner:
                 self.ruled_out.append(option)
             elif all(result.strategy != option.strategy for result in self._results):
                 self._try(option)
+        self._try_more_workers()
         self._try_variants()
         self._estimate_others()
         # After all trials: they took some of the time to the deadline.
@@ -218,7 +220,7 @@ class Planner:
             option = replace(option, basis=Basis.NOT_TRIED, cut_short=True, rests_on=why)
             self.not_tried.append(option)
         elif not result.works and not survived(result):
-            why = (failed(result), *option.rests_on)
+            why = (failed(result, job.command), *option.rests_on)
             self.ruled_out.append(replace(option, basis=Basis.RULED_OUT, rests_on=why))
         else:
             history = together(self._here.history(result.strategy), trial)
@@ -263,22 +265,48 @@ class Planner:
         unknown = self.not_tried[0].strategy if self.not_tried else on_cpu
         strategy = max(paces, key=lambda each: each[0])[1] if paces else unknown
         for name, variant in self._job.variants.items():
-            job = with_variant(self._job, name)
+            self._try_variant(name, variant, strategy)
+        if FailureKind.OOM_DEVICE in self.failures:
+            for name, variant in candidates.smaller_batch(self._job).items():
+                self._try_variant(name, variant, candidates.local_options(self._here)[0].strategy)
+
+    def _try_variant(self, name: str, variant: Variant, strategy: Strategy) -> None:
+        job = with_variant(replace(self._job, variants={name: variant}), name)
+        job = replace(job, variants=self._job.variants)
+        other_model = "another model" if job.command != self._job.command else ""
+        strategy = replace(strategy, variables={**strategy.variables, **variant.environment})
+        option = Option(
+            id=f"variant-{name}",
+            title=f"{candidates.titled(strategy, self._here)}, variant {name}",
+            basis=Basis.TRIAL,
+            strategy=strategy,
+            variant=name,
+            command=job.command,
+            changes=variant.words or other_model,
+        )
+        self._say(option.title)
+        results = self._run_trial(job, strategy, TrialKind.COMPARISON)
+        if results:
+            self._take_in(option, results[-1], trial_history(results, results[-1]), job)
+        else:
+            self._leave_out(option)
+
+    def _try_more_workers(self) -> None:
+        """Try more loader workers, where loading is what takes the time and the script has some."""
+        first, result = next(iter(self.limits), None), next(iter(self._results), None)
+        if result is None or result.loader is None or any(map(is_of_loaders, self.failures)):
+            return
+        wanted, there_are = min(self._here.cores, MAX_WORKERS), result.loader.workers
+        is_limit = first and first.part == "data" and (first.share or 0.0) >= LOADER_BOUND
+        if is_limit and wanted > there_are > 0:
+            strategy = replace(result.strategy, workers=wanted)
             option = Option(
-                id=f"variant-{name}",
-                title=f"{candidates.titled(strategy, self._here)}, variant {name}",
+                id=f"{GPU if self._is_on_gpu(result) else CPU}+workers",
+                title=candidates.titled(strategy, self._here),
                 basis=Basis.TRIAL,
                 strategy=strategy,
-                variant=name,
-                command=job.command,
-                changes=variant.words or "another model",
             )
-            self._say(option.title)
-            results = self._run_trial(job, strategy, TrialKind.COMPARISON)
-            if results:
-                self._take_in(option, results[-1], trial_history(results, results[-1]), job)
-            else:
-                self._leave_out(option)
+            self._try(option)
 
     def _estimate_others(self) -> None:
         """Add what cannot be tried here: other software for this card, and rented ones."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import msgspec
+from msgspec.structs import replace
 from rocsteady_train.untrusted_file import read_regular
 
 from rocsteady.errors import RequestError, RocsteadyError
@@ -101,7 +102,10 @@ def planned(folder: Path, job: Job, number: int) -> tuple[Job, Option, tuple[Fal
             instead = f": {option.do}" if option.do else ""
             raise RequestError(f"option {number} ({option.title}) cannot run here{instead}")
         option = option_numbered(plan, here)
-    taken = with_variant(job, option.variant) if option.variant else job
+    own = option.variant in job.variants  # else the plan made it, and its command is the plan's
+    taken = with_variant(job, option.variant) if own else job
+    if option.variant and not own:
+        taken = replace(job, command=option.command)
     return taken, option, _fallbacks(plan, option.number)
 
 

@@ -7,7 +7,7 @@ import math
 import os
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from datetime import timedelta
 from enum import Enum
@@ -22,6 +22,7 @@ from rocsteady_train.untrusted_file import read_regular
 
 from rocsteady.doctor.knowledge.failures import Component, load_failures
 from rocsteady.errors import NotRecordedError, RocsteadyError
+from rocsteady.failures.memory_arguments import memory_arguments
 from rocsteady.hangs.heartbeat_pages import (
     Size,
     read_pages,
@@ -406,13 +407,17 @@ def is_of_loaders(kind: str) -> bool:
     return known is not None and known.component is Component.LOADER
 
 
-def failed(result: TrialResult) -> str:
+def failed(result: TrialResult, command: Sequence[str] = ()) -> str:
     if not result.failure:
         made = f"no step after step {result.step:,}" if result.step else "no step"
         return f"trial: {made} in {duration(result.seconds)}"
     at = f" at step {result.step:,}" if result.step else ""
     place = f", {result.place}" if result.place else ""
-    return f"trial failed with {result.failure}{at}{place}"
+    lower = (
+        memory_arguments(command, result.failure) if result.failure.startswith(NO_MEMORY) else ()
+    )
+    less = f"; lower {lower[0][0]}, now {lower[0][1]}" if lower else ""
+    return f"trial failed with {result.failure}{at}{place}{less}"
 
 
 def trial_history(results: Iterable[TrialResult], result: TrialResult) -> FailureHistory:

@@ -11,6 +11,7 @@ from pathlib import Path, PureWindowsPath
 from urllib.parse import urlsplit
 
 from rocsteady.colours import BOLD, DIM, GREEN, RED, YELLOW
+from rocsteady.plan.decision import by_hand
 from rocsteady.plan.values import CERTAIN, Basis, Finish, Limit, Option, Plan, Price
 from rocsteady.printable import printable
 from rocsteady.run.job import FILE
@@ -93,6 +94,8 @@ def limits(plan: Plan) -> str:
     if not known or len(known) < len(plan.limits):
         return f"{shares} (too few stack samples)."
     first, share = known[0], known[0].share or 0.0
+    on_gpu = any(it.pace and it.pace.gpu_busy is not None for it in plan.options)
+    shares += " (time of the host up to a synchronization)" * on_gpu
     name = LIMITS.get(first.part, clean(first.part))
     is_the = "is the bottleneck" if share >= BOTTLENECK_SHARE else "takes the most time"
     where = f", mostly in {clean(first.where)}" if first.where else ""
@@ -188,9 +191,15 @@ def chain_lines(plan: Plan, now: float, zone: tzinfo | None) -> list[str]:
     lines, at = [], plan.made
     for number, link in enumerate(plan.chain.links):
         word = "first" if number == 0 else "then"
+        option = plan.options[link.option - 1]
         text = f"{word} option {link.option}, {clean(link.title)}"
+        if link.by_hand:
+            text += " (by hand)"
+        if link.begin_by is not None and number:
+            last = moment(plan.made + link.begin_by, now=now, zone=zone)
+            text += f", begun by {last}"
         if link.stop is not None:
-            at += link.stop.within
+            at += by_hand(option) + link.stop.within
             slow = (
                 f" or makes fewer than {rate(link.stop.least)} steps/s" if link.stop.least else ""
             )
@@ -199,6 +208,8 @@ def chain_lines(plan: Plan, now: float, zone: tzinfo | None) -> list[str]:
                 f" {link.stop.failures} times{slow}"
             )
         lines.append(text)
+        if link.by_hand and number == 0:
+            lines += [f"type: {clean(each)}" for each in option.steps]
     end = moment(plan.made + plan.chain.finish.seconds, now=now, zone=zone)
     on_time = plan.chain.finish.in_time
     likely = "" if on_time is None else f", on time {chance(on_time)}"

@@ -282,8 +282,8 @@ def _of_variants(job: Job) -> Problems:
         key = f"variants.{name}"
         yield from _of_name(name, key)
         yield from _of_total(variant.total, f"{key}.total")
-        if not (variant.arguments or variant.without):
-            yield key, "changes nothing; give arguments or without"
+        if not (variant.arguments or variant.without or variant.environment):
+            yield key, "changes nothing; give arguments, without or environment"
         try:
             yield from _of_command(variant_command(job, name), key)
         except JobError as error:
@@ -302,6 +302,8 @@ def _of_stages(job: Job) -> Problems:
             yield f"{key}.name", f"there is a stage {stage.name!r} before it"
         if stage.variant and stage.variant not in job.variants:
             yield f"{key}.variant", f"there is no [variants.{stage.variant}]"
+        elif stage.variant and job.variants[stage.variant].environment:
+            yield f"{key}.variant", "has an environment, which only a plan tries"
         yield from _of_total(stage.total, f"{key}.total")
         if stage.done_when is not None:
             yield from _of_done_when(stage.done_when, f"{key}.done_when")

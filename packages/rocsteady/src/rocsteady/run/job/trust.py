@@ -92,6 +92,8 @@ def _lines(job: Job, folder: Path) -> Iterator[str]:
         yield f"variants.{name}.arguments: {shlex.join(variant.arguments)}"
         if variant.without:
             yield f"variants.{name}.without: {shlex.join(variant.without)}"
+        for variable, value in variant.environment.items():
+            yield f"variants.{name}.environment: {variable}={value}"
     for stage in job.stages:
         yield f"stages.{stage.name}.arguments: {shlex.join(stage.arguments)}"
     yield from notify_lines(job.notify)

@@ -74,10 +74,11 @@ class Total(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class Variant(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The same script with another model or batch."""
+    """The same script with another model, another batch or other variables."""
 
     arguments: tuple[str, ...] = ()  # each takes the place of what the command has
     without: tuple[str, ...] = ()  # words of the command
+    environment: dict[str, str] = msgspec.field(default_factory=dict)  # only plan tries it
     total: Total | None = None  # None: as the job's
     words: str = ""  # what is other, for people
 
