@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 NEVER = 100 * 365 * 86_400.0
-HOUR = 3600.0
+HOUR, LONGEST_TRIAL = 3600.0, 300.0
 SLICES = 400  # of a run; within one of them its speed is the same
 PATIENCE = 50.0  # times as long as without trouble; who waits longer has given up
 
@@ -66,7 +66,11 @@ def drawn_truth(dice: random.Random, rate: float, **more: float | bool | None) -
 
 
 def trial_marks(dice: random.Random, truth: Truth, seconds: float) -> list[tuple[float, int]]:
-    """Return when each step of a trial was over, from the start of its process."""
+    """Return when each step of a trial was over, from the start of its process.
+
+    It takes longer where a step does, as a person would let it.
+    """
+    seconds = max(seconds, min(12 / truth.rate, LONGEST_TRIAL))
     at, marks = truth.starting * dice.uniform(0.9, 1.2), []
     offset = math.exp(dice.gauss(0.0, truth.drift))
     until = at + seconds

@@ -253,7 +253,10 @@ def test_a_flag_without_a_path_and_a_key_with_one(
         ("budget = true", "budget: True is not an amount in dollars"),
         ("budget = -1", "budget: -1: must be between 0 and a billion dollars"),
         ("budget = nan", "budget: nan: must be between 0 and a billion dollars"),
-        ("[variants.small]", "variants.small: changes nothing; give arguments, without or environment"),
+        (
+            "[variants.small]",
+            "variants.small: changes nothing; give arguments, without or environment",
+        ),
         ("[variants.'A B']\narguments = ['x']", "variants.A B: 'A B' is not a name"),
         ("[variants.small]\nargument = ['x']", "variants.small.argument: unknown key"),
         ("[variants.small]\narguments = [5]", "variants.small.arguments[0]: expected str, got int"),
