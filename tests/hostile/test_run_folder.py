@@ -241,7 +241,7 @@ def test_which_checkpoints_are_its_own_is_not_read_from_the_folder_of_a_run(
     assert (ended.code, ended.out.splitlines()[0]) == (0, NOTHING), ended.err
 
 
-@pytest.mark.parametrize("how", ["typed", "detached", "killed", "job file"])
+@pytest.mark.parametrize("how", ["typed", "detached", "killed", "job file", "slurm"])
 def test_a_run_that_nobody_changed_is_resumed_without_a_question(
     project: Project, how: str
 ) -> None:
@@ -254,6 +254,10 @@ def test_a_run_that_nobody_changed_is_resumed_without_a_question(
     command = [] if how == "job file" else ["--", sys.executable, script]
     if how == "job file":
         project.job("", script)
+    if how == "slurm":
+        names = ("SLURM_JOB_ID", "SLURM_PROCID", "SLURM_LOCALID", "SLURM_NODEID")
+        project.environment |= dict.fromkeys(names, "0")
+        project.environment |= {"SLURM_NTASKS": "1", "SLURM_NNODES": "1", "SLURM_JOB_ID": "7"}
     if how == "detached":
         assert project.run("--detach", *command).code == 0
         supervisor = int(project.line()["run"]["process"].split(":")[1])

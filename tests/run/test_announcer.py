@@ -15,6 +15,19 @@ def test_an_event_is_one_line_that_starts_with_our_name(capsys: pytest.CaptureFi
     assert capsys.readouterr().err == "rocsteady: the loss is finite: again.\n"
 
 
+@pytest.mark.parametrize("error", [MemoryError(), RuntimeError("can't start new thread")])
+def test_what_is_exhausted_is_no_fault_of_ours(
+    capsys: pytest.CaptureFixture[str], error: Exception
+) -> None:
+    announcer = Announcer()
+    announcer.bug("retrying without changes", error)
+    announcer.bug("retrying without changes", KeyError("x"))
+
+    named, bug = capsys.readouterr().err.splitlines()
+    assert ("ulimit -u" in named, "internal error" in named) == (True, False)
+    assert "internal error" in bug
+
+
 def test_while_a_child_runs_its_way_to_stderr_is_used() -> None:
     lines: list[str] = []
     announcer = Announcer()

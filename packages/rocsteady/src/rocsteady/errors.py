@@ -70,3 +70,11 @@ class DamagedJournalError(JournalError):
 
 class NotRecordedError(JournalError):
     """An intent is not on disk, so the deed must not be done."""
+
+
+EXHAUSTED = "no memory, processes or threads are left here: ulimit -v, ulimit -u"
+
+
+def is_exhausted(error: Exception) -> bool:
+    no_thread = ("can't start new thread",)  # of a RuntimeError: Python has no type for it
+    return isinstance(error, MemoryError) or error.args == no_thread

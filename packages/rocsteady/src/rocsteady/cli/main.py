@@ -16,7 +16,14 @@ from typing import NoReturn
 import click
 
 from rocsteady import __version__
-from rocsteady.errors import ExaminationError, JobError, RequestError, RocsteadyError
+from rocsteady.errors import (
+    EXHAUSTED,
+    ExaminationError,
+    JobError,
+    RequestError,
+    RocsteadyError,
+    is_exhausted,
+)
 from rocsteady.exit_codes import INTERRUPTED
 from rocsteady.screens.screen import silence_stdout, tell
 from rocsteady.suggestions import no_such
@@ -50,7 +57,6 @@ COMMANDS = tuple(name for group in GROUPS.values() for name in group)
 STOPPING = ("stop",)  # never suggested for a mistyped name
 NOT_ON_WINDOWS = {"probe", "init", "run", "drill", "stop"}
 ERROR, USAGE, COULD_NOT_EXAMINE = 1, 2, 3
-NO_THREAD = ("can't start new thread",)  # of a RuntimeError: Python has no type for it
 NO_BREAK = "\N{NON-BREAKING HYPHEN}"
 
 
@@ -179,8 +185,8 @@ def main() -> NoReturn:
         tell(f"error: {error}")
         sys.exit(_code(error))
     except Exception as error:  # noqa: BLE001 - the edge: a bug becomes a report that can be pasted
-        if isinstance(error, MemoryError) or error.args == NO_THREAD:
-            tell("error: no memory, processes or threads are left here: ulimit -v, ulimit -u")
+        if is_exhausted(error):
+            tell(f"error: {EXHAUSTED}")
         else:
             _report_bug()
         sys.exit(COULD_NOT_EXAMINE)

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
+from rocsteady.errors import EXHAUSTED, is_exhausted
 from rocsteady.printable import printable
 from rocsteady.run.telling.events import Event, Note
 from rocsteady.store.journal import Journal
@@ -90,7 +91,8 @@ class Announcer:
 
     def bug(self, effect: str, error: Exception) -> None:
         """Announce that a part of rocsteady failed, and what that costs."""
-        self.say(f"internal error; {effect}: {type(error).__name__}: {error}")
+        bug = f"internal error; {effect}: {type(error).__name__}: {error}"
+        self.say(f"{effect}: {EXHAUSTED}" if is_exhausted(error) else bug)
 
     def flush(self) -> None:
         """Write what was said before others write, if its reader takes it."""
