@@ -179,7 +179,7 @@ class GpuPages:
                         f"First source of {since}, last checked {checked}.",
                         f"Known for {plain(versions)}." if versions else "",
                         f"Confirmed on {plain(confirmed)}." if confirmed else "",
-                        f"`rocsteady doctor --explain {rule.id}`.",
+                        f"`rocsteady explain {rule.id}`.",
                         _sources(rule.sources, self.knowledge),
                     ),
                 )

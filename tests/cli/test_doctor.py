@@ -77,7 +77,6 @@ def test_a_folder_without_a_machine_in_it_is_3(cli: Rocsteady, tmp_path: Path) -
     [
         ("--root", "nowhere.json"),
         ("--python", "nowhere/bin/python"),
-        ("--explain", "no-such-rule"),
         ("--format", "xml"),
     ],
 )
@@ -92,7 +91,7 @@ def test_wrong_usage_is_2_and_names_what_is_wrong(
 
 
 def test_explain_tells_the_whole_story_with_sources(cli: Rocsteady) -> None:
-    told = cli("doctor", "--explain", "caching-off")
+    told = cli("explain", "caching-off")
 
     assert told.code == 0
     assert "https://github.com/pytorch/pytorch" in told.out
@@ -100,14 +99,14 @@ def test_explain_tells_the_whole_story_with_sources(cli: Rocsteady) -> None:
 
 
 def test_explain_leaves_no_placeholder(cli: Rocsteady) -> None:
-    told = cli("doctor", "--explain", "wheel-lacks-arch").out
+    told = cli("explain", "wheel-lacks-arch").out
 
     assert "'torch[device-<gfx>]'" in told
     assert "{" not in told
 
 
 def test_explain_suggests_the_rule_that_was_meant(cli: Rocsteady) -> None:
-    assert "caching-off" in cli("doctor", "--explain", "cachin-off").err
+    assert "caching-off" in cli("explain", "cachin-off").err
 
 
 def test_list_names_every_rule_once(cli: Rocsteady) -> None:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 SURFACE = {
     "doctor": {
-        "--json", "--python", "--root", "--list", "--explain", "--knowledge", "--facts", "--record",
+        "--json", "--python", "--root", "--list", "--knowledge", "--facts", "--record",
         "--strict", "--fleet", "-v", "--verbose", "--paste",
     },
     "doctor env": {"--json", "--python", "--root", "file"},

@@ -115,7 +115,7 @@ def _spoilt(value: object, seed: int) -> object:
 WORDS: dict[str, Callable[[str], tuple[str, ...]]] = {
     "a command": lambda text: (text,),
     "an option": lambda text: ("doctor", f"--{text}"),
-    "a rule": lambda text: ("doctor", "--explain", text),
+    "a rule": lambda text: ("explain", text),
     "a recording": lambda text: ("doctor", "--root", text),
     "a run to report": lambda text: ("report", text),
     "a run to stop": lambda text: ("stop", text),

@@ -35,7 +35,7 @@ COMMANDS = {
     },
     "help-doctor-env": ("doctor", "env", "--help"),
     "help-doctor-wheels": ("doctor", "wheels", "--help"),
-    "doctor-explain": ("doctor", "--explain", "caching-off"),
+    "doctor-explain": ("explain", "caching-off"),
     "doctor-facts": ("doctor", "--facts", "--root", f"{MACHINES}/rx7900xtx.json"),
     "doctor-env": (
         "doctor", "env", f"{RECIPES}/note-d.sh", "--root", f"{MACHINES}/rx7900xt-allocator.json",
@@ -61,7 +61,7 @@ COMMANDS = {
     "explain-known": ("explain", "RuntimeError: HIP out of memory. Tried to allocate 1.50 GiB"),
     "explain-unknown": ("explain", "all is well"),
     "error-command": ("docter",),
-    "error-rule": ("doctor", "--explain", "caching-of"),
+    "error-rule": ("explain", "caching-of"),
     "error-failure": ("explain", "--workarounds", "hang-in-loder"),
 }  # fmt: skip
 SCREENS: dict[str, Callable[[], None]] = {

@@ -46,6 +46,5 @@ def _failures() -> Iterable[str]:
 
 run_names = _offering(_runs)
 resumable = _offering(lambda: ("auto", "never", *_runs()))
-rule_names = _offering(_rules)
 workaround_names = _offering(_workarounds)
 failure_names = _offering(lambda: (*_failures(), *_workarounds(), *_rules()))

@@ -11,7 +11,6 @@ import click
 import msgspec
 
 from rocsteady import __version__
-from rocsteady.cli.completion import rule_names
 from rocsteady.cli.main import CommandGroup
 from rocsteady.cli.options import open_root, python_option, root_option
 from rocsteady.doctor.diagnosis import diagnose, doctors_knowledge
@@ -39,7 +38,6 @@ ALL_ACT, SOME_DO_NOT = 0, 1  # variables
 ONE_WORKS, NONE_WORKS = 0, 1  # torch builds
 ALL_MATCH, SOME_DIFFER, UNREADABLE = 0, 1, 3  # machines of a fleet
 PYTHON_VERSION = re.compile(r"3\.\d{1,2}(\.\d{1,2})?")
-LISTED = "To list them: rocsteady doctor --list"
 
 
 EXIT_CODES = """\b
@@ -72,12 +70,6 @@ class DoctorGroup(CommandGroup):
 @root_option
 @click.option("--list", "list_rules", is_flag=True, help="List every rule and exit.")
 @click.option(
-    "--explain",
-    metavar="ID",
-    help="Explain one rule, or list what is known of a GPU such as gfx1100, and exit.",
-    shell_complete=rule_names,
-)
-@click.option(
     "--knowledge",
     "about_knowledge",
     is_flag=True,
@@ -109,7 +101,6 @@ def command(  # noqa: PLR0913 - one argument an option
     python: str | None,
     root: Path | None,
     list_rules: bool,
-    explain: str | None,
     about_knowledge: bool,
     facts: bool,
     recording: Path | None,
@@ -131,8 +122,8 @@ def command(  # noqa: PLR0913 - one argument an option
     if about_knowledge:
         _show_knowledge(knowledge, as_json=as_json)
         return
-    if list_rules or explain:
-        show(explained(knowledge, explain, as_json=as_json))
+    if list_rules:
+        show(explained(knowledge, None, as_json=as_json))
         return
     machine, view = examine(open_root(root, python), knowledge.variables)
     if recording is not None:
@@ -178,20 +169,16 @@ def _show_knowledge(knowledge: Knowledge, *, as_json: bool) -> None:
         show(render_knowledge(report, width=width, colour=colour))
 
 
-def explained(knowledge: Knowledge, explain: str | None, *, as_json: bool) -> str:
+def explained(knowledge: Knowledge, name: str | None, *, as_json: bool) -> str:
     """Return all rules, one of them in full, or what is known of a GPU."""
-    if explain in knowledge.arches:
-        return _gpu(knowledge, explain, as_json=as_json)
-    if explain is not None and explain not in knowledge.rules:
-        raise click.BadParameter(
-            no_such("rule", explain, knowledge.rules, LISTED), param_hint="--explain"
-        )
-    chosen = [knowledge.rules[explain]] if explain else list(knowledge.rules.values())
+    if name in knowledge.arches:
+        return _gpu(knowledge, name, as_json=as_json)
+    chosen = [knowledge.rules[name]] if name else list(knowledge.rules.values())
     if as_json:
         sources = {key: knowledge.sources[key] for rule in chosen for key in rule.sources}
         return json_text({"version": 1, "rules": chosen, "sources": sources})
     width, colour = layout(sys.stdout)
-    if explain is None:
+    if name is None:
         return render_rule_list(chosen, width=width, colour=colour)
     old = is_out_of_date(chosen[0], knowledge.sources, datetime.now(tz=UTC).date())
     return render_rule(chosen[0], knowledge.sources, width=width, colour=colour, out_of_date=old)
