@@ -215,12 +215,6 @@ def test_every_option_of_run_is_a_field_of_its_options() -> None:
     assert {parameter.name for parameter in run.params} <= {*RunOptions.__struct_fields__}
 
 
-def test_help_and_version_are_commands_too(cli: Rocsteady) -> None:
-    assert cli("help").out == cli("--help").out
-    assert cli("help", "run").out == cli("run", "--help").out
-    assert cli("version").out == cli("--version").out
-
-
 def test_a_mistyped_command_never_suggests_one_that_stops_a_run(cli: Rocsteady) -> None:
     for typed in ("sto", "stopp", "stp", "top", "restart"):
         ended = cli(typed)

@@ -102,7 +102,7 @@ class Commands(CommandGroup):
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
-            return {"help": _help, "version": _version}.get(cmd_name)
+            return None
         if sys.platform == "win32" and cmd_name in NOT_ON_WINDOWS:
             ctx.fail(f"rocsteady {cmd_name} needs Linux or WSL2.")
         module = importlib.import_module(f"rocsteady.cli.{cmd_name}")
@@ -125,29 +125,6 @@ SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": WIDE}
 @click.version_option(__version__, message="rocsteady %(version)s")
 def rocsteady() -> None:
     """Get PyTorch training runs finished on AMD GPUs."""
-
-
-@click.command("help", hidden=True)
-@click.argument("names", nargs=-1, metavar="[COMMAND]...")
-@click.pass_context
-def _help(ctx: click.Context, names: tuple[str, ...]) -> None:
-    """Show the help of rocsteady, or of a command."""
-    shown = ctx.parent or ctx
-    for name in names:
-        group = shown.command
-        if not isinstance(group, click.Group):
-            break
-        _, found, _ = group.resolve_command(shown, [name])
-        if found is None:
-            break
-        shown = click.Context(found, info_name=name, parent=shown)
-    click.echo(shown.get_help())
-
-
-@click.command("version", hidden=True)
-def _version() -> None:
-    """Show the version of rocsteady."""
-    click.echo(f"rocsteady {__version__}")
 
 
 def leave_own_environment() -> None:
