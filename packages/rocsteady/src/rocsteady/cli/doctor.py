@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import sys
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 
 import click
@@ -17,16 +18,17 @@ from rocsteady.doctor.diagnosis import diagnose, doctors_knowledge
 from rocsteady.doctor.knowledge.reader import DataFolder, Knowledge
 from rocsteady.doctor.knowledge.state import is_out_of_date
 from rocsteady.doctor.knowledge.values import Severity
-from rocsteady.doctor.machine.machine import Machine, examine
+from rocsteady.doctor.machine.machine import examine
 from rocsteady.doctor.machine.view import View
 from rocsteady.errors import ExaminationError
 from rocsteady.screens.doctor import (
     render_diagnosis,
+    render_machine,
     render_paste,
     render_rule,
     render_rule_list,
 )
-from rocsteady.screens.screen import json_text, layout, show, show_json, tell, without_secrets
+from rocsteady.screens.screen import json_text, layout, present, show, tell, without_secrets
 from rocsteady.store.identity import machine_fingerprint
 from rocsteady.store.machine_history import memory_to_read
 from rocsteady.store.policy import read_policy
@@ -130,21 +132,17 @@ def command(  # noqa: PLR0913 - one argument an option
         _record(recording, view, knowledge)
         return
     if facts:
-        _show_facts(machine, as_json=as_json)
+        present(machine, render_machine, as_json=as_json)
         return
     policy = read_policy()
     if policy.path:
         tell(f"rocsteady: policy {policy.path}: {policy.words}")
     seen = memory_to_read().observations(machine_fingerprint()) if root is None else ()
     diagnosis = diagnose(machine, knowledge, observations=seen)
-    if as_json:
-        show_json(diagnosis)
-    elif paste:
+    if paste and not as_json:
         show(redactor_here(view.environment or {}).text(render_paste(without_secrets(diagnosis))))
     else:
-        width, colour = layout(sys.stdout)
-        seen_here = without_secrets(diagnosis)
-        show(render_diagnosis(seen_here, width=width, colour=colour, everything=verbose))
+        present(diagnosis, partial(render_diagnosis, everything=verbose), as_json=as_json)
     counted = (Severity.BLOCKS, Severity.RISKS) if strict else (Severity.BLOCKS,)
     blocked = any(diagnosis.having(severity) for severity in counted)
     ctx.exit(SOMETHING_BLOCKS if blocked else NOTHING_BLOCKS)
@@ -162,11 +160,7 @@ def _show_knowledge(knowledge: Knowledge, *, as_json: bool) -> None:
         remedies=[remedy.sources for remedy in load_remedies(data).values()],
         today=datetime.now(tz=UTC).date(),
     )
-    if as_json:
-        show_json(report)
-    else:
-        width, colour = layout(sys.stdout)
-        show(render_knowledge(report, width=width, colour=colour))
+    present(report, render_knowledge, as_json=as_json)
 
 
 def explained(knowledge: Knowledge, name: str | None, *, as_json: bool) -> str:
@@ -203,16 +197,6 @@ def _refuse_options_before(ctx: click.Context, subcommand: str) -> None:
     for name in ctx.params:
         if ctx.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE:
             ctx.fail(f"options go after {subcommand}: rocsteady doctor {subcommand} --help")
-
-
-def _show_facts(machine: Machine, *, as_json: bool) -> None:
-    from rocsteady.screens.doctor import render_machine  # noqa: PLC0415 - seldom needed
-
-    if as_json:
-        show_json(machine)
-    else:
-        width, colour = layout(sys.stdout)
-        show(render_machine(without_secrets(machine), width=width, colour=colour))
 
 
 def _record(path: Path, view: View, knowledge: Knowledge) -> None:
@@ -254,12 +238,7 @@ def fleet(ctx: click.Context, *, files: tuple[Path, ...], as_json: bool) -> None
 
     knowledge = doctors_knowledge()
     report = fleet_report(files, knowledge)
-    if as_json:
-        show_json(report)
-    else:
-        width, colour = layout(sys.stdout)
-        shown = without_secrets(report)
-        show(render_fleet(shown, knowledge.rules, width=width, colour=colour))
+    present(report, partial(render_fleet, rules=knowledge.rules), as_json=as_json)
     if report.unreadable:
         ctx.exit(UNREADABLE)
     differ = any(group.different or group.partial_rules for group in report.groups)
@@ -289,11 +268,7 @@ def env(
     from rocsteady.screens.doctor import render_variables  # noqa: PLC0415
 
     review = review_variables(open_root(root, python), file)
-    if as_json:
-        show_json(review)
-    else:
-        width, colour = layout(sys.stdout)
-        show(render_variables(without_secrets(review), width=width, colour=colour))
+    present(review, render_variables, as_json=as_json)
     ctx.exit(SOME_DO_NOT if review.wrong else ALL_ACT)
 
 
@@ -356,9 +331,5 @@ def wheels(  # noqa: PLR0913 - one argument an option
         raise click.BadParameter(
             f"{no_such('GPU', str(error), known)} {listed}", param_hint="--gpu"
         ) from None
-    if as_json:
-        show_json(found)
-    else:
-        width, colour = layout(sys.stdout)
-        show(render_offers(found, width=width, colour=colour, everything=everything))
+    present(found, partial(render_offers, everything=everything), as_json=as_json)
     ctx.exit(ONE_WORKS if found.usable() else NONE_WORKS)

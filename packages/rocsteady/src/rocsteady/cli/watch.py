@@ -6,6 +6,7 @@ import os
 import sys
 import time
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,7 +20,7 @@ from rocsteady.errors import RocsteadyError
 from rocsteady.exit_codes import INTERRUPTED, PERSON_NEEDED
 from rocsteady.model import RunOutcome
 from rocsteady.run.telling.run_watcher import RunWatcher, WatchView, line_of_text
-from rocsteady.screens.screen import layout, show, show_json, without_secrets
+from rocsteady.screens.screen import present, show, show_json, without_secrets
 from rocsteady.screens.watch import condition, is_moving
 from rocsteady.store.journal import Journal
 from rocsteady.store.values import Run
@@ -132,11 +133,7 @@ def _inspect(pid: int, *, as_json: bool) -> int:
         if hang is not None:
             fix = known.kinds[hang.kind].fix or known.kinds[hang.kind].advice
             steps = (fix, *fix.then) if fix else ()
-    if as_json:
-        show_json(found)
-    else:
-        width, colour = layout(sys.stdout)
-        show(render_inspection(found, steps, width=width, colour=colour))
+    present(found, partial(render_inspection, advice=steps), as_json=as_json)
     return {ProcessState.STUCK: STUCK, ProcessState.UNSEEN: NOT_EXAMINED}.get(found.state, DONE)
 
 

@@ -62,6 +62,15 @@ def without_secrets(value: _Value) -> _Value:
     return msgspec.convert(Secrets().value(msgspec.to_builtins(value)), type(value))
 
 
+def present(value: _Value, render: Callable[..., str], *, as_json: bool) -> None:
+    """Write a value as one JSON object, or as the page that ``render`` makes of it."""
+    if as_json:
+        show_json(value)
+    else:
+        width, colour = layout(sys.stdout)
+        show(render(without_secrets(value), width=width, colour=colour))
+
+
 def show_json(value: object, *, indent: int = 2) -> None:
     _write(json_text(value, indent=indent))
 
