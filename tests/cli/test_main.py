@@ -54,7 +54,6 @@ SURFACE = {
         "--again",
         "--plain",
         "--detach",
-        "--watch",
         "--plan",
         "--resume",
         "--stage",

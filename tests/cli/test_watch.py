@@ -250,28 +250,6 @@ def test_interrupt_leaves_and_the_run_continues(watched: Watched, folder: Folder
     assert folder.line("one")["alive"] is True
 
 
-@pytest.mark.ci
-def test_a_run_is_started_and_viewed_in_one_terminal(folder: Folder) -> None:
-    words = ("--watch", "--name", "one", "--", sys.executable, "train.py")
-    watch = Watched(folder.path, folder.environment, *words, command="run")
-
-    watch.until("/2000")
-    watch.until("TRAINING")
-    watch.press("q")
-
-    watch.until("one continues in the background")
-    assert watch.end() == 0
-    watch.assert_restored()
-    assert folder.line("one")["alive"] is True
-
-
-def test_without_a_terminal_a_run_cannot_be_viewed(folder: Folder) -> None:
-    ended = folder.rocsteady("run", "--watch", "--", sys.executable, "train.py")
-    assert ended.returncode == 2
-    assert ended.stderr.startswith("error: --watch needs a terminal")
-    assert len(ended.stderr.splitlines()) == 1
-
-
 def test_a_detached_run_that_cannot_be_resumed_is_reported(folder: Folder) -> None:
     program = folder.path / "program"
     program.write_text("#!/bin/sh\nexec sleep 60\n")

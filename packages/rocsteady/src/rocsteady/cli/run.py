@@ -62,7 +62,6 @@ from rocsteady.store.run_names import check_name
 from rocsteady.store.values import RunLine
 from rocsteady.suggestions import no_such
 from rocsteady.system.background import ITSELF, Detached, start_detached
-from rocsteady.system.terminal import can_fill_screen
 
 EXAMPLE = "rocsteady run -- python train.py"
 NOT_FOUND = 127  # as a shell has it
@@ -195,7 +194,6 @@ class RunCommand(click.Command):
 )
 @click.option("--plain", is_flag=True, help="No colors; begin each line with 'rocsteady: '.")
 @click.option("--detach", is_flag=True, help="Run in the background, detached from this terminal.")
-@click.option("--watch", is_flag=True, help="Run in the background and open rocsteady watch here.")
 @click.option(
     "--plan",
     type=click.IntRange(1),
@@ -279,30 +277,15 @@ def _launch(job: Job, turns: tuple[Turn, ...], launcher: RunLauncher, words: lis
         typed = shown_command(job.command)
         tell(f"rocsteady: {name} is done. To train again: rocsteady run --resume never -- {typed}")
         return 0
-    if (options.detach or options.watch) and not options.without_terminal:
+    if options.detach and not options.without_terminal:
         answered = []  # what this account agreed to is kept; another process is not told it again
         if options.resume is None and launcher.choice.existing is not None:
             answered += ["--resume", CHOICES[launcher.choice.existing]]
-        name = detach([*answered, *words], launcher.folder, launcher.journal)
-        return _view(launcher.journal, name) if options.watch else 0
+        detach([*answered, *words], launcher.folder, launcher.journal)
+        return 0
     if turns:
         return carry_out_stages(turns, launcher.carry_out)
     return launcher.carry_out(job, options.name)[0]
-
-
-def _view(journal: Journal, name: str) -> int:
-    """Show the run on a full screen until the user leaves it, then report what became of it."""
-    from rocsteady.cli.watch import watch_screen  # noqa: PLC0415 - only --watch needs it
-
-    code = watch_screen(journal, name)
-    run = find_run(journal, name).run
-    if run.ended is None:
-        tell(f"rocsteady: {name} continues in the background. To view it: rocsteady watch {name}")
-    else:
-        tell(
-            f"rocsteady: {name}: {run.outcome.value}. To see what happened: rocsteady report {name}"
-        )
-    return code
 
 
 def _folder(options: RunOptions) -> Path:
@@ -367,8 +350,6 @@ def _place(folder: Path, options: RunOptions) -> Place:
 
 
 def _check(options: RunOptions) -> None:
-    if options.watch and not options.without_terminal and not can_fill_screen():
-        raise click.UsageError("--watch needs a terminal; without it, use --detach")
     own = (options.command, options.name, options.stage, options.plan)
     if options.resumed_run is not None and any(own):
         raise click.UsageError("--resume RUN uses that run's own command and name; leave yours out")
@@ -454,8 +435,8 @@ POLL_EVERY = 0.1
 COMPLAINT_BYTES = 64 * 1024  # bytes of what it had to say
 
 
-def detach(words: Sequence[str], folder: Path, journal: Journal) -> str:
-    """Start it, wait until its first attempt begins, and return the name of its run."""
+def detach(words: Sequence[str], folder: Path, journal: Journal) -> None:
+    """Start it, wait until its first attempt begins, and say how to follow it."""
     output = journal.place.folder / OUTPUT
     offset = output.stat().st_size if output.exists() else 0
     before = {line.run.name: line.attempts for line in journal.runs()}
@@ -481,7 +462,6 @@ def detach(words: Sequence[str], folder: Path, journal: Journal) -> str:
     logout = "" if started.survives_logout else " It may not survive logout on this system."
     tell(f"rocsteady: {name} is running in the background (pid {started.pid}).{logout}")
     tell(f"rocsteady: to follow it: rocsteady logs -f {name}; to stop it: rocsteady stop {name}")
-    return name
 
 
 def _has_begun(line: RunLine, attempts: int, journal: Journal) -> bool:

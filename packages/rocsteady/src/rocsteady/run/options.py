@@ -78,7 +78,6 @@ class RunOptions(Value, frozen=True, kw_only=True):
     yes: bool = False  # ask nothing
     plain: bool = False  # no colours
     detach: bool = False
-    watch: bool = False
     without_terminal: bool = False  # this is the process that --detach has started
     ranks: int | None = None  # a socket to the torchrun whose ranks are watched
     several_hosts: bool = False  # have ranks of that torchrun's job
