@@ -201,7 +201,7 @@ class Telling:
         """See that the run is done, by the option of the plan that the note's author would want."""
         (saved,) = self.folder.parent.glob("home/.local/state/rocsteady/plans/*/plan.json")
         options = json.loads(saved.read_text())["options"]
-        said = self.start(f"report {name} --format json", subprocess.PIPE).communicate()[0]
+        said = self.start(f"report {name} --json", subprocess.PIPE).communicate()[0]
         story = json.loads(said)
         last = story["attempts"][-1]["strategy"]
         decisions = [each["decision"] for each in story["decisions"]]

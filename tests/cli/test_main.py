@@ -88,7 +88,6 @@ SURFACE = {
     "report": {
         "--bundle",
         "--force",
-        "--format",
         "--host",
         "--json",
         "--open",

@@ -29,25 +29,24 @@ def test_a_run_and_its_page(project: Project) -> None:
     project.run("--max-attempts", "1", "--", sys.executable, project.script(SCRIPT % 0))
     folder = project.folder
 
-    assert project.say("report", "--format", "html").code == 0
-    page = (folder / f"rocsteady-{project.name}.html").read_text(encoding="utf-8")
+    assert project.say("report", "-o", "page.html").code == 0
+    page = (folder / "page.html").read_text(encoding="utf-8")
     assert "Loss: " in page
     assert "Host memory: " in page
     assert "&lt;b&gt;bold" in page
     assert "<b>" not in page
     assert 'class="badge ok"' in page
 
-    assert project.say("report", "--format", "html").code == 0  # its own page may be renewed
-    (folder / f"rocsteady-{project.name}.html").write_text("my own notes")
-    assert project.say("report", "--format", "html").code == 2
-
-    assert project.say("report", "--bundle", "-o", "all.zip").code == 0
-    with zipfile.ZipFile(folder / "all.zip") as archive:
+    assert project.say("report", "--bundle").code == 0
+    with zipfile.ZipFile(folder / f"rocsteady-{project.name}.zip") as archive:
         assert archive.namelist() == ["report.html"]
+    assert project.say("report", "--bundle").code == 0  # its own file may be renewed
+    (folder / f"rocsteady-{project.name}.zip").write_text("my own notes")
+    assert project.say("report", "--bundle").code == 2
     assert project.say("report", "-o", "story.md").code == 0
     assert (folder / "story.md").read_text().startswith(f"# {project.name}: ")
-    text = project.say("report", "--format", "text").out
-    assert text.startswith("done ")
+    assert project.say("report", "-o", "story.txt").code == 0
+    assert (folder / "story.txt").read_text().startswith("done ")
     told = json.loads(project.say("report", "--json").out)
     assert told["progress"][-1]["gauges"]["loss"]["least"] == 0.025
 
@@ -55,7 +54,8 @@ def test_a_run_and_its_page(project: Project) -> None:
 def test_a_failed_run_says_what_to_do(project: Project) -> None:
     project.run("--max-attempts", "1", "--", sys.executable, project.script(SCRIPT % 3))
 
-    text = project.say("report", "--format", "text").out
+    assert project.say("report", "-o", "story.txt").code == 0
+    text = (project.folder / "story.txt").read_text()
 
     assert text.startswith("failed ")
     assert f"rocsteady run --resume {project.name}" in text
@@ -64,15 +64,13 @@ def test_a_failed_run_says_what_to_do(project: Project) -> None:
 @pytest.mark.parametrize(
     ("words", "why"),
     [
-        (("--open", "--format", "markdown"), "--open needs --format html"),
-        (("--bundle", "--json"), "--bundle needs --format html"),
-        (("--host", ".", "--format", "markdown"), "--host prints text, or JSON with --json"),
-        (("--json", "--format", "html"), "--json and --format html cannot be combined"),
-        (("--bundle", "-o", "x.html"), "--bundle writes a zip"),
-        (("-o", "x.pdf"), "unknown extension; name a format with --format"),
+        (("--open", "-o", "x.md"), "name it .html or .htm"),
+        (("--json", "-o", "x.json"), "--json goes to stdout"),
+        (("--host", ".", "--open"), "--host prints text, or JSON with --json"),
+        (("--bundle", "-o", "x.html"), "name it .zip"),
+        (("-o", "x.pdf"), "name it .html or .htm or .md or .txt or .json"),
         (("-o", "taken.md"), "already exists; use --force to overwrite"),
-        (("-o", "/dev/null", "--format", "text", "--force"), "not a regular file"),
-        (("--format", "pdf"), "'pdf' is not one of"),
+        (("-o", "folder.txt", "--force"), "is a directory"),
     ],
 )
 def test_what_cannot_be_is_incorrect_usage(
@@ -80,6 +78,7 @@ def test_what_cannot_be_is_incorrect_usage(
 ) -> None:
     taken = project.folder / "taken.md"
     taken.write_text("mine")
+    (project.folder / "folder.txt").mkdir()
     said = project.say("report", *words)
     assert said.code == 2
     assert taken.read_text() == "mine"

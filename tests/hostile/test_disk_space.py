@@ -54,11 +54,11 @@ def test_a_chatty_script_fills_no_disk_and_its_error_is_named(project: Project, 
     assert len(project.say("logs", "-n", "3", project.name).out.splitlines()) == 3
     explained = project.say("explain", "--json", str(log), within=120)
     assert json.loads(explained.out)["failure"]["kind"] == "script-error"
-    for form in ("text", "markdown", "json", "html"):
-        page = project.say("report", project.name, "--format", form, "-o", f"page.{form}")
+    for form in ("txt", "md", "json", "html"):
+        page = project.say("report", project.name, "-o", f"page.{form}")
         assert page.code == 0, page.err
         text = (project.folder / f"page.{form}").read_text()
-        assert "learning_rate" in text or form == "text"
+        assert "learning_rate" in text or form == "txt"
         assert "hunter2" not in text
 
 

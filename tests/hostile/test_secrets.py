@@ -316,9 +316,9 @@ def test_pages_and_bundles_hold_no_secret(command: Command) -> None:
         (incident / name).write_text("\n".join(each.text for each in planted))
     incident.with_name("attempt-1.log").write_text("\n".join(each.text for each in planted[-20:]))
 
-    assert command("report", NAME, "--format", "html", "-o", "page.html").code == 0
+    assert command("report", NAME, "-o", "page.html").code == 0
     assert command("report", NAME, "--bundle", "-o", "all.zip").code == 0
-    assert command("report", NAME, "--format", "text").code == 0
+    assert command("report", NAME, "-o", "page.txt").code == 0
 
     told = [html.unescape(Path("page.html").read_text())]
     with zipfile.ZipFile("all.zip") as archive:

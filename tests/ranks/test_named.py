@@ -69,4 +69,4 @@ def test_the_rank_that_is_stuck_is_named(project: Project) -> None:
     assert [each["rank"] for each in incident["blame"]["ranks"]] == [1]
     kept = json.loads((Path(incident["evidence"]) / "ranks.json").read_text())
     assert [each["waits_for"] for each in kept["ranks"]] == ["the other ranks", "a lock"]
-    assert who in project.say("report", "--format", "markdown").out
+    assert who in project.say("report").out

@@ -21,24 +21,20 @@ from rocsteady.screens.runs import render_summary
 from rocsteady.screens.screen import json_text, layout, show, show_json, tell
 from rocsteady.store.journal import Journal
 from rocsteady.store.location import Place, existing_places, places_of_hosts
-from rocsteady.store.values import RunLine
 from rocsteady.system.atomic_file import write_whole
 
-FORMATS = ("text", "html", "markdown", "json")
-SUFFIXES = {".html": "html", ".htm": "html", ".md": "markdown", ".txt": "text", ".json": "json"}
+FORMATS = {".html": "html", ".htm": "html", ".md": "markdown", ".txt": "text", ".json": "json"}
 
 
 @click.command("report")
 @click.argument("name", metavar="[RUN]", required=False, shell_complete=run_names)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @click.option(
-    "--format",
-    "wanted",
-    type=click.Choice(FORMATS),
-    help="Default: the extension of --output; without it, text on a terminal, else markdown.",
-)
-@click.option("--json", "as_json", is_flag=True, help="The same as --format json.")
-@click.option(
-    "--output", "-o", type=click.Path(dir_okay=False, path_type=Path), help="Write to this file."
+    "--output",
+    "-o",
+    metavar="FILE",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Write to FILE, in the form of its extension: .html, .md, .txt or .json.",
 )
 @click.option("--force", is_flag=True, help="Overwrite the --output file.")
 @click.option("--open", "opens", is_flag=True, help="Write the page and open it in a browser.")
@@ -55,7 +51,6 @@ SUFFIXES = {".html": "html", ".htm": "html", ".md": "markdown", ".txt": "text", 
 def command(  # noqa: PLR0913 - one argument an option
     *,
     name: str | None,
-    wanted: str | None,
     as_json: bool,
     output: Path | None,
     force: bool,
@@ -65,38 +60,53 @@ def command(  # noqa: PLR0913 - one argument an option
 ) -> None:
     """Explain what happened in RUN: why it failed, what was done about it, and what it cost.
 
-    Every format is redacted and can be sent to others. An html report is a single file that needs
-    no network. Without RUN: the last run of this project.
+    Every form is redacted and can be sent to others: a summary on a terminal, Markdown in a pipe,
+    a page that needs no network. Without RUN: the last run of this project.
 
     Exit code: 0, or 2 for incorrect usage.
     """
-    page = "--open" if opens else "--bundle" if bundled else ""
-    if hosts and (page or output or name or wanted not in (None, "text", "json")):
+    if hosts and (opens or bundled or output or name):
         raise click.UsageError("--host prints text, or JSON with --json, and nothing else")
-    wanted = _format(wanted, output, as_json=as_json, page=page)
+    suffixes = (".zip",) if bundled else (".html", ".htm") if opens else tuple(FORMATS)
+    if output and (as_json or output.suffix.lower() not in suffixes):
+        what = "--json goes to stdout" if as_json else f"name it {' or '.join(suffixes)}"
+        raise click.UsageError(f"--output {output}: {what}")
     _refuse_taken(output, force=force)
     if hosts:
-        _show_hosts(hosts, as_json=wanted == "json")
+        _show_hosts(hosts, as_json=as_json)
         return
     with open_journal(name) as journal:
         if journal is None:
             raise nothing_run(name)
         line = find_run(journal, name)
+        story = read_story(journal, line, now=time.time())
         if bundled:
             target = output or _ours(Path(f"rocsteady-{line.run.name}.zip"), force=force)
-            _write(target, bundle(journal, line, _page(journal, line)))
+            _write(target, bundle(journal, line, render_page(story)))
             return
-        if wanted == "html":
-            target = output or _ours(Path(f"rocsteady-{line.run.name}.html"), force=force)
-            _write(target, _page(journal, line).encode())
-            if opens and not webbrowser.open(target.absolute().as_uri()):
-                tell("rocsteady: could not start a browser")
-            return
-        story = read_story(journal, line, now=time.time())
-    if wanted == "json" and output is None:
+    if opens:
+        target = output or _ours(Path(f"rocsteady-{line.run.name}.html"), force=force)
+        _write(target, render_page(story).encode())
+        if not webbrowser.open(target.absolute().as_uri()):
+            tell("rocsteady: could not start a browser")
+    elif output is not None:
+        _write(output, _text(story, FORMATS[output.suffix.lower()]).encode())
+    elif as_json:
         show_json(story_document(story))
     else:
-        _print(story, wanted, output)
+        show(_text(story, "text" if sys.stdout.isatty() else "markdown", *layout(sys.stdout)))
+
+
+def _text(story: Story, wanted: str, width: int = 80, colour: bool = False) -> str:  # noqa: FBT001, FBT002
+    match wanted:
+        case "html":
+            return render_page(story)
+        case "json":
+            return json_text(story_document(story))
+        case "text":
+            return render_summary(story, width=width, colour=colour)
+        case _:
+            return render_markdown(story)
 
 
 def _show_hosts(folders: tuple[Path, ...], *, as_json: bool) -> None:
@@ -133,26 +143,6 @@ def _places(folder: Path) -> dict[str, Place]:
     return {each.name: place for each in inside for place in existing_places(each)[:1]}
 
 
-def _page(journal: Journal, line: RunLine) -> str:
-    return render_page(read_story(journal, line, now=time.time()))
-
-
-def _format(wanted: str | None, output: Path | None, *, as_json: bool, page: str) -> str:
-    """Return the format that the options mean; ``page`` is the option that needs a page."""
-    if page and (as_json or wanted not in (None, "html")):
-        raise click.UsageError(f"{page} needs --format html")
-    bundled = page == "--bundle"
-    if bundled and output and output.suffix.lower() != ".zip":
-        raise click.UsageError(f"--output {output}: --bundle writes a zip; name it FILE.zip")
-    if as_json and wanted not in (None, "json"):
-        raise click.UsageError(f"--json and --format {wanted} cannot be combined")
-    guessed = SUFFIXES.get(output.suffix.lower()) if output else None
-    if output and not (guessed or wanted or as_json or page):
-        raise click.UsageError(f"--output {output}: unknown extension; name a format with --format")
-    default = guessed or ("text" if sys.stdout.isatty() else "markdown")
-    return "json" if as_json else wanted or ("html" if page else default)
-
-
 def _refuse_taken(output: Path | None, *, force: bool) -> None:
     if output is not None and output.exists():
         if not output.is_file():
@@ -169,20 +159,6 @@ def _ours(target: Path, *, force: bool) -> Path:
         if not bundle_of_ours and b"(rocsteady)</title>" not in head:
             raise click.UsageError(f"{target}: already exists; use --force to overwrite")
     return target
-
-
-def _print(story: Story, wanted: str, output: Path | None) -> None:
-    width, colour = layout(sys.stdout) if output is None else (80, False)
-    if wanted == "json":
-        text = json_text(story_document(story))
-    elif wanted == "text":
-        text = render_summary(story, width=width, colour=colour)
-    else:
-        text = render_markdown(story)
-    if output is None:
-        show(text)
-    else:
-        _write(output, text.encode())
 
 
 def _write(target: Path, content: bytes) -> None:
