@@ -63,7 +63,6 @@ SURFACE = {
     },
     "plan": {
         "--again",
-        "--bucket",
         "--explain",
         "--export",
         "--force",

@@ -37,7 +37,6 @@ KINDS: dict[str, dict[str, object]] = {
     "plain": {"unset": (), "variables": {}, "requirements": "", "checkpoints": ()},
     "usual": {"setup": (30.0, 60.0), "deadline": "Sun 30 Nov 18:00", "notes": ("Mind the gap.",)},
     "hard": HARD,
-    "bucket": {"infra": "kubernetes", "accelerator": "MI300X", "bucket": "s3://mine"},
 }
 HOSTS: dict[str, object] = {"command": ("torchrun", "--nnodes", "2", "a b.py", "$(x)", "it's")}
 # An environment that is made by the file; a dollar in the user's command, which is meant as it is.

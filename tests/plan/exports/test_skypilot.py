@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shlex
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -24,13 +23,7 @@ OFFERS: dict[str, dict[str, object]] = {
     "nvidia": {},
     "vast": {"infra": "vast", "max_hourly_cost": None},
     "instinct": {"accelerator": "MI300X", "gpus": 8},
-    "kubernetes": {"infra": "kubernetes", "accelerator": "MI300", "bucket": "s3://models-of-mine"},
-    "hosts": {
-        "infra": "kubernetes",
-        "accelerator": "MI300X",
-        "gpus": 8,
-        "command": ("torchrun", "--nnodes=2", "--nproc-per-node=8", "train.py"),
-    },
+    "kubernetes": {"infra": "kubernetes", "accelerator": "MI300"},
     "hard": {"command": ("python", "a b.py", "$(x)", "it's", "a\nb", "\u00e9"), "requirements": ""},
 }
 
@@ -62,12 +55,11 @@ def test_nvidia_gets_torch_from_pip_and_amd_an_image(an_export: Callable[..., Ex
     assert "pip install torch" not in amd
 
 
-def test_without_a_bucket_rsync_brings_the_model_before_the_machine_goes(
+def test_rsync_brings_the_model_before_the_machine_goes(
     an_export: Callable[..., Export],
 ) -> None:
-    text = task(an_export(bucket="s3://models-of-mine"))  # RunPod mounts none
+    text = task(an_export())
 
-    assert "file_mounts" not in text
     assert text.split("From the project folder:\n")[1].splitlines()[:5] == [
         "#     sky launch --cluster es-futures es-futures.yaml",
         "#     rsync -Pavz es-futures:sky_workdir/TRAINING/ TRAINING/",
@@ -77,21 +69,6 @@ def test_without_a_bucket_rsync_brings_the_model_before_the_machine_goes(
     ]
 
 
-def test_a_bucket_takes_folders_as_they_grow_and_files_at_the_end(
-    an_export: Callable[..., Export],
-) -> None:
-    read = table(an_export(**OFFERS["kubernetes"]))
-
-    bucket = "s3://models-of-mine/es-futures"
-    assert read["file_mounts"] == {
-        f"~/sky_workdir/{folder}": {"source": f"{bucket}/{folder}", "mode": "MOUNT_CACHED"}
-        for folder in ("files-of-the-project", "TRAINING", "checkpoints")
-    }
-    copy, end = read["run"].splitlines()[-2:]
-    assert shlex.split(copy)[6:8] == ["-name", "meta data.json"]
-    assert end == 'exit "$code"'
-
-
 def test_what_cannot_be_rented_is_said(an_export: Callable[..., Export]) -> None:
     with pytest.raises(RocsteadyError, match="needs a GPU to rent"):
         task(an_export(accelerator=""))
@@ -99,19 +76,9 @@ def test_what_cannot_be_rented_is_said(an_export: Callable[..., Export]) -> None
         task(an_export(accelerator="MI60"))
 
 
-def test_several_machines_meet_through_rocsteady(an_export: Callable[..., Export]) -> None:
-    read = table(an_export(**OFFERS["hosts"]))
-
-    assert read["num_nodes"] == 2
-    assert read["run"].splitlines()[-5:] == [
-        "export PET_RDZV_BACKEND=rocsteady",
-        'PET_RDZV_ENDPOINT="$(echo "$SKYPILOT_NODE_IPS" | head -n 1):29500"',
-        'export PET_RDZV_ENDPOINT PET_RDZV_ID="$SKYPILOT_TASK_ID"',
-        "export PET_MAX_RESTARTS=100",
-        "torchrun --nnodes=2 --nproc-per-node=8 train.py",
-    ]
-    with pytest.raises(RocsteadyError, match="several machines of vast"):
-        task(an_export(**(OFFERS["hosts"] | {"infra": "vast", "accelerator": "RTX4090"})))
+def test_several_machines_are_for_a_scheduler(an_export: Callable[..., Export]) -> None:
+    with pytest.raises(RocsteadyError, match="export to slurm or kubernetes"):
+        task(an_export(command=("torchrun", "--nnodes=2", "train.py"), accelerator="MI300X"))
 
 
 @pytest.mark.slow

@@ -97,12 +97,6 @@ PAGES = {".md": decision_markdown, ".html": decision_html, ".htm": decision_html
     help="Write the files needed to run an option of the last plan, or of --root, elsewhere.",
 )
 @click.option("--option", type=click.IntRange(1), metavar="N", help="With --export: option number.")
-@click.option(
-    "--bucket",
-    default="",
-    metavar="URL",
-    help="With --export skypilot: bucket for checkpoints and models, such as s3://my-models.",
-)
 @click.option("--force", is_flag=True, help="With --export and --report: overwrite files.")
 @click.option(
     "--report",
@@ -130,7 +124,6 @@ def command(  # noqa: PLR0913 - one argument an option
     yes: bool,
     export: str | None,
     option: int | None,
-    bucket: str,
     force: bool,
     report: Path | None,
     root: Path | None,
@@ -161,7 +154,7 @@ def command(  # noqa: PLR0913 - one argument an option
         job = job_here(folder, command, yes=yes, example=EXAMPLE)
         if export is not None:
             there = None if root is None else _recorded(job, folder, root, journal)
-            write_files(export, option, folder, job, bucket=bucket, force=force, recorded=there)
+            write_files(export, option, folder, job, force=force, recorded=there)
             return
         if root is None:  # else it is for another machine
             check_command(job.command, folder)
@@ -208,8 +201,8 @@ def _check_together(ctx: click.Context, option: int | None) -> None:
     given = ctx.params
     report: Path | None = given["report"]
     _check_trials(ctx)
-    if (option is not None or given["bucket"]) and not given["export"]:
-        raise click.UsageError("--option and --bucket need --export")
+    if option is not None and not given["export"]:
+        raise click.UsageError("--option needs --export")
     if given["force"] and not (given["export"] or report):
         raise click.UsageError("--force needs --export or --report")
     if report is not None:

@@ -41,7 +41,6 @@ def write_files(  # noqa: PLR0913 - one argument an option
     folder: Path,
     job: Job,
     *,
-    bucket: str,
     force: bool,
     recorded: tuple[Machine, Plan] | None = None,
 ) -> None:
@@ -51,7 +50,7 @@ def write_files(  # noqa: PLR0913 - one argument an option
     """
     machine = recorded[0] if recorded else examined(doctors_knowledge())
     option = _option(kind, number, folder, recorded[1] if recorded else None)
-    export = replace(_export(option, machine, folder, job), bucket=bucket)
+    export = _export(option, machine, folder, job)
     if recorded and os.name != "nt":  # the project lies here, and not on that machine
         export = replace(export, folder="")
     if left_here := outside(export.command, folder):

@@ -44,7 +44,6 @@ class Export(Value, frozen=True, kw_only=True):
     infra: str = ""  # where SkyPilot takes the GPU from: runpod, vast, kubernetes
     accelerator: str = ""  # its name there: RTX4090, MI300X
     max_hourly_cost: float | None = None  # dollars
-    bucket: str = ""  # s3://..., where the model may be put
     variables: dict[str, str] = msgspec.field(default_factory=dict)
     unset: tuple[str, ...] = ()  # variables that must not be set
     setup: tuple[float, float] | None = None  # minutes of work by hand
@@ -227,8 +226,6 @@ class Places(Value, frozen=True, kw_only=True):
     wheels: str
     wheels_source: str
     wheels_for: frozenset[str]
-    no_mounts: frozenset[str]
-    one_host: frozenset[str]
     image: tuple[Image, ...]
     accelerators: dict[str, str]
     wsl: dict[str, tuple[str, ...]]

@@ -35,8 +35,6 @@ TURN_SECONDS = 86_400  # seconds: one day is within the limit of most Slurm part
 SHORTEST_ALLOCATION = 600  # seconds
 STORAGE = 50  # GiB of a volume for a project and its checkpoints; our guess
 ON_PYTORCH_ORG = r"\d+\.\d+|6\.2\.4"  # versions of ROCm there; AMD's own wheels name three parts
-WORKDIR = "~/sky_workdir"
-COPIES = "files-of-the-project"  # a folder of the bucket
 
 
 def container(export: Export) -> Files:
@@ -78,20 +76,16 @@ def kubernetes(export: Export) -> Files:
 
 def skypilot(export: Export) -> Files:
     """Return a task: the project goes up, the job is done, the model comes down."""
-    cloud, known = export.infra.partition("/")[0], known_places()
     if not export.accelerator:
         raise RocsteadyError("a SkyPilot task needs a GPU to rent: choose a cloud option")
-    if several_hosts(export.command) and cloud in known.one_host:
-        raise RocsteadyError(f"SkyPilot does not run a job on several machines of {export.infra}")
-    mounts = _mounts(export) if export.bucket and cloud not in known.no_mounts else {}
+    if several_hosts(export.command):
+        raise RocsteadyError("a SkyPilot task rents one machine: export to slurm or kubernetes")
     patterns = dict.fromkeys((*export.checkpoints, *export.outputs))
     files = [pattern for pattern in patterns if "/" not in pattern]
     text = _rendered(
         "skypilot.yaml.j2",
         export,
         image=_rented_image(export),
-        mounts=mounts,
-        copied=files if f"{WORKDIR}/{COPIES}" in mounts else (),
         downloads=_downloads(slug(export.name), (*patterns,), files),
     )
     return {f"{slug(export.name)}.yaml": text}
@@ -165,13 +159,6 @@ def _rented_image(export: Export) -> Image | None:
     if gfx is None and export.accelerator.startswith("MI"):
         raise RocsteadyError(f"no AMD image is known for {export.accelerator}")
     return image_for(gfx, export.torch) if gfx else None
-
-
-def _mounts(export: Export) -> dict[str, str]:
-    bucket = f"{export.bucket.rstrip('/')}/{slug(export.name)}"
-    written = folders((*export.checkpoints, *export.outputs))
-    names = [COPIES if folder == "." else folder for folder in written]
-    return {f"{WORKDIR}/{name}": f"{bucket}/{name}" for name in names}
 
 
 def _downloads(name: str, patterns: tuple[str, ...], files: list[str]) -> list[tuple[str, str]]:
