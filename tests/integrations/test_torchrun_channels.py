@@ -19,6 +19,7 @@ from rocsteady_train.integrations.torchrun_channels import (
     COMMAND,
     MAX_BYTES,
     MAX_READ,
+    HangChannel,
     HostChannel,
     Proposal,
     UntrustedError,
@@ -382,3 +383,32 @@ def test_all_hosts_end_with_the_code_of_the_first() -> None:
     assert HostChannel(store, 0, 2).end_all(76) == 75
     store.values["rocsteady/ended"] = b'\n{"end": 0}'
     assert HostChannel(store, 0, 2).end_all(76) == 76  # nobody makes it one that is done
+
+
+@pytest.mark.parametrize(
+    "forged", [{"hangs": b"\n{}"}, {"confirm": b'\n{"number": 1}'}, {"hangs": b"{}"}]
+)
+def test_with_a_key_no_stranger_says_that_a_job_hangs(forged: dict[str, bytes]) -> None:
+    store, clock = MemoryStore(), [0.0]
+    channel = HostChannel(store, 1, 2, key=KEY, generation="job 1")
+    hangs = HangChannel(channel, lambda: clock[0])
+    hangs.heard({"part": {"part": "proven"}})
+    store.values.update({f"rocsteady/{key}": value for key, value in forged.items()})
+    clock[0] += 1.0
+
+    with pytest.raises(UntrustedError):
+        hangs.look()
+
+
+def test_a_part_that_nobody_has_told_is_not_waited_for() -> None:
+    store, clock = MemoryStore(), [0.0]
+    hangs = HangChannel(HostChannel(store, 0, 2), lambda: clock[0])
+    hangs.heard({"part": {"part": "proven"}})
+    store.add("rocsteady/still", 1)  # by a stranger; a store waits for a key that is not there
+    told = []
+    for _ in range(100):
+        clock[0] += 1.0
+        told.append(hangs.look())
+
+    assert {"confirm": 1} in told
+    assert not any(each and "parts" in each for each in told)

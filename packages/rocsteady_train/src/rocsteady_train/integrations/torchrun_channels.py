@@ -126,6 +126,7 @@ ENDED = "ended"
 KEY, KEY_FILE = "ROCSTEADY_JOB_KEY", "ROCSTEADY_JOB_KEY_FILE"
 SHORTEST_KEY, LONGEST_KEY = 16, 4096  # bytes
 MAX_BYTES = 256 * 1024  # of a message
+SIGNATURE = 64  # characters
 HIGHEST_CODE = 255
 STILL, MOVED, CONFIRM, HANGS = "still", "moved", "confirm", "hangs"
 HANG_LOOK, LAST_HANG_LOOK = 0.5, 3.0  # seconds between two looks of a host that stands still
@@ -232,14 +233,14 @@ class HostChannel:
         """Return whether all hosts do what was decided; None: one cannot, or does not answer."""
         self.count(ACCEPTED if accepts else REPEATED)
         deadline, look = self._now() + within, FIRST_LOOK
-        while self.count(ACCEPTED, 0) < self.hosts:
-            if self.count(REFUSED, 0):
-                return False
+        while not self.count(REFUSED, 0):
+            if self.count(ACCEPTED, 0) >= self.hosts:
+                return True
             if self.count(REPEATED, 0) or self._now() >= deadline:
                 return None
             self._sleep(look)
             look = min(2 * look, LAST_LOOK)
-        return True
+        return False
 
     def refuse(self) -> None:
         """Have no host do what was decided, and wait until all know."""
@@ -278,8 +279,8 @@ class HostChannel:
             look = min(2 * look, LAST_LOOK)
         return True
 
-    def has(self, key: str) -> bool:
-        return bool(self._store.check([PREFIX + key]))
+    def has(self, *keys: str) -> bool:
+        return bool(self._store.check([PREFIX + key for key in keys]))
 
     def count(self, key: str, amount: int = 1) -> int:
         return int(self._store.add(PREFIX + key, amount))
@@ -317,11 +318,13 @@ class HostChannel:
         return hmac.new(self._key, signed.encode(), "sha256").hexdigest()
 
     def _why_untrusted(self, key: str, signature: str) -> str:
-        if not self._key:
+        if not self._key and len(signature) == SIGNATURE:
             return f"{key} is signed, and this host has no key: set {KEY} on all hosts"
-        if not signature:
+        if self._key and not signature:
             return f"{key} is not signed, and this host has a key: set {KEY} on all hosts"
-        return f"{key} is not signed with the key of this host, or not for these ranks"
+        if self._key:
+            return f"{key} is not signed with the key of this host, or not for these ranks"
+        return f"{key} of another host is not one of this version"
 
 
 class HangChannel:
@@ -396,7 +399,10 @@ class HangChannel:
         if not all_confirmed and now < self._next_read:
             return None
         self._next_read = now + READ_EVERY
-        parts = [channel.read(f"part.{host}") for host in range(channel.hosts)]
+        keys = [f"part.{host}" for host in range(channel.hosts)]
+        if not channel.has(*keys):  # whoever is counted has told none; to read it would block
+            return None
+        parts = [channel.read(key) for key in keys]
         if channel.count(MOVED, 0) != moves:
             return None
         still = now - self._asked_at
@@ -419,7 +425,7 @@ class HangChannel:
 
     def _followed(self) -> Message | None:
         channel = self._channel
-        if channel.has(HANGS):
+        if channel.has(HANGS) and not channel.read(HANGS):  # it is empty, and signed
             return {"hangs": True}
         if not channel.has(CONFIRM):
             return None

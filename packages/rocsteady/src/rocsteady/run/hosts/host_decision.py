@@ -138,7 +138,10 @@ class HostAgreement:
         answer = self._hosts.agree(mine, chosen)
         if answer is None:
             return None
-        theirs = _read(answer)
+        try:
+            theirs = _read(answer)
+        except RocsteadyError as error:
+            raise RocsteadyError(f"what the hosts decided cannot be done: {error}") from None
         if not theirs.end and (mine.keeps or (own.ends and self._options.observe)):
             why = "only observes" if self._options.observe else "would lose its checkpoints"
             raise RocsteadyError(f"host {theirs.host} restarts the job, and this host {why}")
@@ -207,7 +210,7 @@ def _read(content: msgspec.Raw) -> HostProposal:
     try:
         return msgspec.json.decode(content, type=HostProposal)
     except msgspec.MsgspecError as error:
-        raise RocsteadyError(f"it is not one of this version ({error})") from None
+        raise RocsteadyError(f"it is no message of this version ({error})") from None
 
 
 def _proposal(own: Decision, history: History, **known: Any) -> HostProposal:  # noqa: ANN401 - fields, by name
