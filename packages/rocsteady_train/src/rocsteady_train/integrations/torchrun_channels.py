@@ -63,6 +63,7 @@ class Watcher:
         ours.settimeout(0)
         self._socket = ours
         self._heard = b""
+        self._left: list[Message] = []  # that came with an answer, and after it
         self.is_gone = False
         self.wants_restart = False
         self.end: int | None = None  # the code that the job is to end with
@@ -94,17 +95,22 @@ class Watcher:
             self.is_gone, messages = True, []
         self.wants_restart |= any("restart" in message for message in messages)
         self.end = next((int(each["end"]) for each in messages if "end" in each), self.end)
+        messages, self._left = [*self._left, *messages], []
         return messages
 
     def answer(self, within: float, *kinds: str) -> dict[str, Any] | None:
         """Wait for an answer, or for the code to end with; None if there is neither."""
         deadline = time.monotonic() + within
-        while self.end is None and not self.is_gone and (left := deadline - time.monotonic()) > 0:
-            select.select([self._socket], [], [], left)
-            for message in self.listen():
+        while True:
+            messages = self.listen()
+            for place, message in enumerate(messages):
                 if any(kind in message for kind in kinds):
+                    self._left = messages[place + 1 :]
                     return message
-        return None if self.end is None else {"end": self.end}
+            left = deadline - time.monotonic()
+            if self.end is not None or self.is_gone or left <= 0:
+                return None if self.end is None else {"end": self.end}
+            select.select([self._socket], [], [], left)
 
     def reap(self) -> None:
         """Leave nothing of one that has ended."""
