@@ -52,6 +52,7 @@ first = pathlib.Path("first")
 if sys.argv[1:] and not first.exists():
     first.touch()
     if sys.argv[1] == "fails":
+        time.sleep(3.0)  # until its watcher has seen it
         os.kill(os.getpid(), 9)
     time.sleep(100.0)  # until the other host is back
 """

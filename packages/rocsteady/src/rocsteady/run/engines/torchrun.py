@@ -248,11 +248,10 @@ class RankGroup(AttemptProcesses):
         self._find_ranks()
         waits = [self._link.fileno(), *self._ranks.values()]
         ready = select.select(waits, [], [], within)[0]
-        ended = [pid for pid, descriptor in self._ranks.items() if descriptor in ready]
-        self._ranks_ended(ended)
-        self._link.listen()
+        self._link.listen()  # first: the agent says that it ends ranks before it does
         if not self._replaced and any(message.stopping for message in self._link.messages):
             self._replaced, self._failed_at = not self._ended, time.monotonic()
+        self._ranks_ended([pid for pid, each in self._ranks.items() if each in ready])
         if self._ended or self._replaced:
             self._hurry()
         self._exit = self._outcome()
