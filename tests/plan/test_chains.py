@@ -180,3 +180,28 @@ def test_a_fix_is_tried_before_a_card_is_rented_as_long_as_there_is_time_to_rent
     assert made.links[1].begin_by == 15 * HOUR
     assert made.finish.in_time is not None
     assert made.finish.in_time > 0.95
+
+
+def test_what_is_on_time_here_is_not_left_for_what_a_person_must_set_up() -> None:
+    cpu = replace(
+        runs(20, 1), finish=Finish(seconds=20 * HOUR, early=18 * HOUR, late=22 * HOUR, in_time=0.99)
+    )
+    fix = replace(
+        option(5, chance=0.72, basis=Basis.ESTIMATE, risk=Risk.MEDIUM, name="gpu+fix"),
+        number=2, pace=pace(4.0), setup=(15, 60),
+    )  # fmt: skip
+    goals = Goals(72_000, 48 * HOUR, None, resumes=True)
+    made = chain_of([cpu, fix], cpu, goals)
+
+    assert leader([cpu, fix], goals) is cpu
+    assert made is None or ((made.links[0].stop and made.links[0].stop.least) or 0.0) < 0.5
+
+
+def test_an_offer_that_costs_too_much_does_not_lead() -> None:
+    dear = replace(
+        option(8, chance=0.95, basis=Basis.ESTIMATE, cost=(20.0, 30.0), name="cloud"),
+        number=1, pace=pace(2.5), price=PRICE,
+    )  # fmt: skip
+    cpu = replace(runs(20, 2), finish=Finish(seconds=1.0, early=1.0, late=1.0, in_time=0.7))
+
+    assert leader([dear, cpu], Goals(72_000, 24 * HOUR, 6.0, resumes=True)) is cpu

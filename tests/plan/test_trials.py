@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import cast
 
 import pytest
+from builders import failed, tried
 from msgspec.structs import replace
 
 from rocsteady.errors import RequestError
@@ -18,10 +19,14 @@ from rocsteady.plan.trials import (
     Bounds,
     GpuLoad,
     GpuSampler,
+    KeptTrial,
+    KeptTrials,
     PlanTrials,
     TrialKind,
     TrialResult,
     Trials,
+    keep_trials,
+    kept_trials,
 )
 from rocsteady.plan.values import Pace
 from rocsteady.probe import sandbox_run
@@ -209,3 +214,21 @@ def test_a_machine_without_counters_says_nothing(tmp_path: Path) -> None:
     look(use)
 
     assert use.since(0.0) is None
+
+
+def test_trials_are_kept_for_a_plan_without_trials_of_the_same_software(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    job = Job(command=("python", "train.py"))
+    shown = (failed("hang-in-loader"), tried(2.0, saves=3, resumes=True))
+    made = KeptTrial(command=job.command, strategy=Strategy(), results=shown)
+    keep_trials(KeptTrials(software="torch 2", trials=(made,), seconds=9.0), tmp_path)
+
+    kept = kept_trials(tmp_path, "torch 2")
+
+    assert kept.run(job, Strategy(), TrialKind.PACE) == shown
+    assert kept.run(job, Strategy(device="cpu"), TrialKind.PACE) == ()
+    assert kept.run(Job(command=("python", "b.py")), Strategy(), TrialKind.PACE) == ()
+    assert kept_trials(tmp_path, "torch 3").trials == ()
+    assert kept_trials(tmp_path / "other", "torch 2").trials == ()

@@ -79,7 +79,8 @@ def leader(options: Sequence[Option], goals: Goals) -> Option:
         for option in options
         if option.finish and (option.finish.in_time or 0.0) >= likely
     ]
-    best, chance = first, A_CHANCE
+    best = next((it for it in options if not is_rented(it)), first)
+    chance = A_CHANCE
     for option, end in sorted(ends, key=lambda it: (is_rented(it[0]), it[1].seconds)):
         least = chance + (FREE if is_rented(option) and not is_rented(best) else ALIKE)
         if (end.in_time or 0.0) > least:
@@ -91,7 +92,7 @@ def _best_end(option: Option, options: Sequence[Option], goals: Goals) -> Finish
     """Return how the best chain that begins with an option ends, or the option alone."""
     alone = option.finish
     if option.changes or alone is None or not _is_worth_a_try(option, goals):
-        return alone if alone and option is options[0] else NO_END
+        return alone if alone and option is options[0] and not is_rented(option) else NO_END
     chain = chain_of(options, option, goals)
     if chain is None or (chain.finish.in_time or 0.0) < (alone.in_time or 0.0):
         return alone
@@ -117,7 +118,7 @@ def chain_of(options: Sequence[Option], start: Option, goals: Goals) -> Chain | 
             chain = _evaluated((start, *rest), goals)
             if chain is not None and (best is None or _worth(chain) > _worth(best)):
                 best = chain
-    if best is None:
+    if best is None or (best.finish.in_time or 0.0) < (start.finish.in_time or 0.0) - ALIKE:
         return None
     return Chain(links=best.links, finish=best.finish, rent_by=_rent_by(options, goals))
 
@@ -175,8 +176,8 @@ def _evaluated(options: Sequence[Option], goals: Goals) -> Chain | None:
             if within < SHORTEST_TRY:
                 return None
             least = left / _middle([end for end in after if end.seconds < NEVER_ENDS])
-            if is_rented(options[-1]) and due is not None and due > setup:
-                least = min(least, left / (due - setup))  # nobody pays for what is on time anyway
+            if not runs_here(options[-1]) and due is not None and due > setup:
+                least = min(least, left / (due - setup))  # nobody pays or works for what is on time
             expected = finish.failures * within / max(finish.seconds, within)
             failures = max(LEAST_FAILURES, math.ceil(OFTENER * expected))
             stop = StopRule(within=within, failures=failures, least=least)
