@@ -51,7 +51,7 @@ def last(_: HostProposal, others: Sequence[msgspec.Raw]) -> HostProposal:
 
 
 def proposed(host: int) -> dict[str, Any]:
-    return {"proposal": {"weight": 1, "why": "mine", **({"host": host} if host else {})}}
+    return {"proposal": msgspec.to_builtins(msgspec.structs.replace(MINE, host=host))}
 
 
 def decided(link: AgentLink) -> object:
@@ -76,7 +76,8 @@ def test_a_host_that_leads_chooses_among_all(conversation: tuple[Agent, AgentLin
     agent.tell(decision=THEIRS)
 
     assert decided(link) == THEIRS
-    assert agent.heard() == [proposed(0), {"decision": THEIRS}]
+    chosen = msgspec.to_builtins(msgspec.convert(THEIRS, HostProposal))
+    assert agent.heard() == [proposed(0), {"decision": chosen}]
 
 
 def test_hosts_that_meet_again_are_told_again(conversation: tuple[Agent, AgentLink]) -> None:
