@@ -55,7 +55,7 @@ SHARDS = {
     "runs": ("run/test_[a-q]*.py",),
     "restarts": ("run/test_[r-z]*.py",),
 }
-LOCK = ".ci/requirements-dev.txt"
+LOCK, RELEASE_LOCK = ".ci/requirements-dev.txt", ".ci/requirements-release.txt"
 MOST_PACKAGES = 26  # that installing the wheel may bring, rocsteady included
 DOCTOR_ENDS_WITH = (0, 1, 3)  # nothing blocks, something blocks, could not examine
 
@@ -269,13 +269,10 @@ def lock(session: nox.Session) -> None:
     session.install("-qq", "uv>=0.8")
     how = ("--universal", "--generate-hashes", "--python-version", SUPPORTED[0], "--upgrade")
     ours = ("--no-emit-package", "rocsteady-train", "--no-emit-package", "rocsteady-knowledge")
-    output = ("--no-header", "--no-annotate", "--quiet", "--output-file", LOCK)
-    projects = (
-        "--group",
-        "pyproject.toml:dev",
-        "packages/rocsteady/pyproject.toml",
-    )
-    session.run("uv", "pip", "compile", *how, *ours, *output, *projects)
+    quiet = ("--no-header", "--no-annotate", "--quiet")
+    for group, lock in (("dev", LOCK), ("release", RELEASE_LOCK)):
+        projects = ("--group", f"pyproject.toml:{group}", "packages/rocsteady/pyproject.toml")
+        session.run("uv", "pip", "compile", *how, *ours, *quiet, "--output-file", lock, *projects)
 
 
 @nox.session
@@ -327,8 +324,8 @@ def build(session: nox.Session) -> None:
 @nox.session
 def release(session: nox.Session) -> None:
     """Build what is published, twice; check it; install it as people do. The result is in dist/."""
-    tools = ("build", "check-wheel-contents", "cyclonedx-bom", "hatchling>=1.27", "twine")
-    _install(session, *tools, "pipx", "uv>=0.8", "--group", "test", *CHECKOUT)
+    session.install("-qq", "--require-hashes", "-r", RELEASE_LOCK)
+    session.install("-qq", "--no-deps", *CHECKOUT)
     _check_versions(session)
     dist, elsewhere = HERE / "dist", Path(session.create_tmp()) / "again"
     for folder in (dist, elsewhere):

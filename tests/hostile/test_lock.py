@@ -20,7 +20,8 @@ def test_every_dependency_is_locked_at_a_version_that_is_allowed() -> None:
     command = tomllib.loads((HERE / "packages" / "rocsteady" / "pyproject.toml").read_text())
     theirs = command["project"]["dependencies"]
     wanted += [each for each in theirs if not each.startswith("rocsteady-")]
-    text = (HERE / ".ci" / "requirements-dev.txt").read_text()
+    locks = ("requirements-dev.txt", "requirements-release.txt")
+    text = "".join((HERE / ".ci" / name).read_text() for name in locks)
     locked: dict[str, list[str]] = {}
     for name, version in LOCKED.findall(text):
         locked.setdefault(canonicalize_name(name), []).append(version)
@@ -34,3 +35,26 @@ def test_every_dependency_is_locked_at_a_version_that_is_allowed() -> None:
     assert missing == [], "nox -s lock"
     assert text.count("--hash=sha256:") > len(locked)
     assert "://" not in text
+
+
+INSTALLS = re.compile(r"\bpip install (.*)|\b(?:pipx|uv tool) install (.*)")
+PUBLISHED = "published.yml"  # installs what is published, as users do
+
+
+def test_workflows_install_what_is_locked_and_nothing_where_they_may_write() -> None:
+    folder = HERE / ".github" / "workflows"
+    texts = {path.name: path.read_text() for path in folder.glob("*.yml")}
+    jobs = [job for text in texts.values() for job in re.split(r"\n  (?=[a-z-]+:)", text)]
+    unlocked = [
+        found[0]
+        for name, text in texts.items()
+        for found in INSTALLS.finditer(text)
+        if name != PUBLISHED
+        if not re.search(r"--require-hashes -r \.ci/requirements-|--no-deps -e", found[0])
+    ]
+
+    assert len(texts) > 3
+    assert unlocked == []
+    writing = [job for job in jobs if re.search(r"^ +[a-z-]+: write", job, re.MULTILINE)]
+    assert len(writing) > 2
+    assert [job for job in writing if INSTALLS.search(job) or "run: nox" in job] == []
