@@ -51,7 +51,11 @@ def last(_: HostProposal, others: Sequence[msgspec.Raw]) -> HostProposal:
 
 
 def proposed(host: int) -> dict[str, Any]:
-    return {"proposal": msgspec.to_builtins(msgspec.structs.replace(MINE, host=host))}
+    return {"proposal": as_json(msgspec.structs.replace(MINE, host=host))}
+
+
+def as_json(proposal: HostProposal) -> object:
+    return json.loads(msgspec.json.encode(proposal))
 
 
 def decided(link: AgentLink) -> object:
@@ -76,7 +80,7 @@ def test_a_host_that_leads_chooses_among_all(conversation: tuple[Agent, AgentLin
     agent.tell(decision=THEIRS)
 
     assert decided(link) == THEIRS
-    chosen = msgspec.to_builtins(msgspec.convert(THEIRS, HostProposal))
+    chosen = as_json(msgspec.convert(THEIRS, HostProposal))
     assert agent.heard() == [proposed(0), {"decision": chosen}]
 
 
