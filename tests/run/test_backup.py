@@ -9,7 +9,7 @@ import pytest
 
 from rocsteady.errors import RocsteadyError
 from rocsteady.run.checkpoints import backup
-from rocsteady.run.checkpoints.backup import back_up, wrote_model
+from rocsteady.run.checkpoints.backup import back_up, copy_files, wrote_model
 
 
 def test_only_what_the_run_wrote_is_copied(tmp_path: Path) -> None:
@@ -81,3 +81,29 @@ def test_a_new_model_is_known_by_its_name(
     os.utime(tmp_path / name, (when, when))
 
     assert wrote_model(tmp_path, 200) is wrote
+
+
+def test_what_another_program_has_removed_meanwhile_is_no_reason_to_stop(tmp_path: Path) -> None:
+    (tmp_path / "own.pt").write_text("x")
+    files = [tmp_path / "removed.pt", tmp_path / "own.pt"]
+
+    copied = copy_files(files, tmp_path, tmp_path / "aside")
+
+    assert copied == {str(tmp_path / "own.pt"): "own.pt"}
+
+
+def test_holes_are_not_copied(tmp_path: Path) -> None:
+    with (tmp_path / "cache.bin").open("wb") as stream:
+        stream.truncate(1 << 40)
+        stream.seek(1 << 30)
+        stream.write(b"data")
+
+    copied = back_up(tmp_path, 0, tmp_path / "aside", at_most=1 << 20)
+
+    assert copied.files == 1
+    copy = tmp_path / "aside/cache.bin"
+    assert copy.stat().st_size == 1 << 40
+    assert copy.stat().st_blocks == (tmp_path / "cache.bin").stat().st_blocks
+    with copy.open("rb") as stream:
+        stream.seek((1 << 30) - 1)
+        assert stream.read(6) == b"\0data\0"

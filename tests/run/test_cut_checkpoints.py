@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from supervised import Project
 
@@ -166,13 +168,8 @@ CUT = {
 }
 
 
-@pytest.mark.parametrize(
-    "name",
-    [pytest.param(each, marks=pytest.mark.ci if each == "dcp" else ()) for each in FORMATS],
-)
-def test_a_script_that_picks_its_newest_checkpoint_does_not_get_one_that_is_cut_off(
-    project: Project, torch_python: str, name: str
-) -> None:
+def picks_newest(project: Project, name: str) -> str:
+    """Write a script that goes on from its newest checkpoint, of a format."""
     text, parts = SCRIPT, FORMATS[name]
     for key in ("LOAD", "SAVE"):
         indent = "    " * (1 + (key == "SAVE"))
@@ -183,7 +180,17 @@ def test_a_script_that_picks_its_newest_checkpoint_does_not_get_one_that_is_cut_
     (project.folder / "safetensors").mkdir()
     (project.folder / "safetensors/torch.py").write_text(STAND_IN)
 
-    script = project.script(text.replace("CUT", CUT.get(name, "")))
+    return project.script(text.replace("CUT", CUT.get(name, "")))
+
+
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(each, marks=pytest.mark.ci if each == "dcp" else ()) for each in FORMATS],
+)
+def test_a_script_that_picks_its_newest_checkpoint_does_not_get_one_that_is_cut_off(
+    project: Project, torch_python: str, name: str
+) -> None:
+    script = picks_newest(project, name)
     ended = project.run("--", torch_python, script, within=280)
 
     assert ended.code == 0, ended.err
@@ -192,3 +199,24 @@ def test_a_script_that_picks_its_newest_checkpoint_does_not_get_one_that_is_cut_
     (broken,) = (path for path in found if ".rocsteady" not in path.parts)
     assert "20" in broken.name
     assert any(f"moved to {broken.relative_to(project.folder)}" in line for line in ended.said)
+
+
+def test_a_script_that_ignores_the_checkpoint_that_it_is_told(
+    project: Project, torch_python: str
+) -> None:
+    command = json.dumps([torch_python, picks_newest(project, "torch")])
+    (project.folder / "rocsteady.toml").write_text(
+        f"""
+command = {command}
+[resume]
+arguments = ["--resume", "{{checkpoint}}"]
+checkpoints = ["out/ckpt-*.pt"]
+"""
+    )
+
+    ended = project.run(within=280)
+
+    assert ended.code == 0, ended.err
+    assert "from 10" in ended.out, ended.err
+    assert (project.folder / "out/.ckpt-20.pt.broken").exists()
+    assert any("moved to out/.ckpt-20.pt.broken" in line for line in ended.said)

@@ -15,6 +15,7 @@ from typing import Any, cast
 import pytest
 from msgspec.structs import replace
 
+from rocsteady.hangs.heartbeat_pages import SavedFile, SavedFiles
 from rocsteady.run.checkpoints.checkpoints import Checkpoints
 from rocsteady.run.checkpoints.own_checkpoints import (
     is_checkpoint_file,
@@ -202,7 +203,7 @@ def test_deepspeeds_pointer_names_the_newest_whole_one(
     job, end = deepspeed(tmp_path), None
     if by_job_file:
         resume = Resume(arguments=("--load_dir", CHECKPOINT), checkpoints=("ds",))
-        job, end = replace(job, resume=resume), cast("Any", SimpleNamespace())
+        job, end = replace(job, resume=resume), cast("Any", SimpleNamespace(saved=SavedFiles()))
     checkpoints = Checkpoints(job, tmp_path, tmp_path / ".rocsteady", None, began=900.0)
     (tmp_path / "ds/latest").chmod(0o640)  # others of the group may read it
 
@@ -269,7 +270,7 @@ def test_rays_list_names_no_checkpoint_that_was_moved_away(
     job, end = Job(command=("python", "train.py")), None
     if named:
         job = replace(job, resume=Resume(checkpoints=(f"results/tiny/{named}",)))
-        end = cast("Any", SimpleNamespace())
+        end = cast("Any", SimpleNamespace(saved=SavedFiles()))
     checkpoints = Checkpoints(job, tmp_path, tmp_path / ".rocsteady", None, began=900.0)
 
     (announced,) = checkpoints.take_stock(end)
@@ -365,7 +366,7 @@ def test_a_script_that_chooses_by_itself_finds_no_cut_one_with_a_job_file(
     job = Job(command=("python", "train.py"), resume=resume)
     checkpoints = Checkpoints(job, tmp_path, tmp_path / ".rocsteady", None, began=900.0)
 
-    checkpoints.take_stock(cast("Any", SimpleNamespace()))
+    checkpoints.take_stock(cast("Any", SimpleNamespace(saved=SavedFiles())))
 
     told = CHECKPOINT in arguments  # then it does not look at others
     assert (tmp_path / "out/checkpoint-40").exists() is told
@@ -382,7 +383,7 @@ def test_a_scripts_own_checkpoints_need_no_file_of_a_library(tmp_path: Path) -> 
     job = Job(command=("python", "train.py"), resume=Resume(checkpoints=("out/checkpoint-*",)))
     checkpoints = Checkpoints(job, tmp_path, tmp_path / ".rocsteady", None, began=900.0)
 
-    assert not checkpoints.take_stock(cast("Any", SimpleNamespace()))
+    assert not checkpoints.take_stock(cast("Any", SimpleNamespace(saved=SavedFiles())))
     newest = checkpoints.newest()
     assert newest is not None
     assert newest.path == Path("out/checkpoint-40")
@@ -394,7 +395,7 @@ def test_what_was_there_before_a_run_stays_with_a_job_file(tmp_path: Path) -> No
     job = Job(command=("python", "train.py"), resume=Resume(checkpoints=("out/checkpoint-*",)))
     checkpoints = Checkpoints(job, tmp_path, tmp_path / ".rocsteady", None, began=900.0)
 
-    assert not checkpoints.take_stock(cast("Any", SimpleNamespace()))
+    assert not checkpoints.take_stock(cast("Any", SimpleNamespace(saved=SavedFiles())))
     checkpoints.continue_from(700.0)
     assert (tmp_path / "out/checkpoint-40").exists()
 
@@ -445,3 +446,99 @@ if state:
     assert checkpoints.take_stock()
 
     assert not (tmp_path / "last.pt").exists()
+
+
+RESUMES = """
+import argparse, torch
+parser = argparse.ArgumentParser()
+parser.add_argument("--resume")
+args = parser.parse_args()
+start = 0
+if args.resume:
+    state = torch.load(args.resume)
+    optimizer.load_state_dict(state["optimizer"])
+    start = state["step"]
+for step in range(start, 100):
+    torch.save({"optimizer": optimizer.state_dict(), "step": step}, "own.pt")
+"""
+
+
+def of_a_new_run(folder: Path) -> Checkpoints:
+    (folder / "train.py").write_text(RESUMES)
+    job = Job(command=("python", "train.py"))
+    checkpoints = Checkpoints(job, folder, folder / ".rocsteady", None, began=900.0)
+    checkpoints.begin()
+    checkpoints.started()
+    return checkpoints
+
+
+def file_of(path: Path) -> SavedFile:
+    about = path.stat()
+    return SavedFile(str(path), about.st_ino, about.st_mtime_ns)
+
+
+def stock(checkpoints: Checkpoints, *files: SavedFile, seen: bool = True) -> list[str]:
+    """Return what a run may go on from, and move what is cut off, after it saved some files."""
+    told = SavedFiles(files=files)
+    checkpoints.saved_in(told, seen=seen)
+    end = SimpleNamespace(saved=told, heartbeats=(None,), read=None)
+    checkpoints.take_stock(cast("Any", end))
+    return [str(each.path) for each in checkpoints.whole()]
+
+
+def test_what_a_sibling_saves_is_neither_taken_nor_moved(tmp_path: Path) -> None:
+    checkpoints = of_a_new_run(tmp_path)
+    own = file_of(saved(tmp_path / "own.pt", at=1001))
+    saved(tmp_path / "siblings.pt", at=1002)
+    cut(saved(tmp_path / "just being saved.pt"), at=1003)
+
+    assert stock(checkpoints, own) == ["own.pt"]
+    assert (tmp_path / "just being saved.pt").exists()
+
+
+def test_what_was_renamed_since_it_was_saved_is_still_the_runs(tmp_path: Path) -> None:
+    checkpoints = of_a_new_run(tmp_path)
+    part = file_of(saved(tmp_path / "own.tmp", at=1001))
+    (tmp_path / "own.tmp").rename(tmp_path / "own.pt")
+    saved(tmp_path / "siblings.pt", at=1002)
+
+    assert stock(checkpoints, part) == ["own.pt"]
+
+
+def test_a_run_that_has_saved_nothing_has_no_checkpoint(tmp_path: Path) -> None:
+    checkpoints = of_a_new_run(tmp_path)
+    saved(tmp_path / "siblings.pt", at=1002)
+
+    assert stock(checkpoints) == []
+
+
+@pytest.mark.parametrize(
+    ("files", "seen"), [((SavedFile("", 0, 0),), True), ((), False)], ids=["in memory", "unseen"]
+)
+def test_where_it_is_not_known_what_was_saved_all_that_was_written_counts(
+    tmp_path: Path, files: tuple[SavedFile, ...], *, seen: bool
+) -> None:
+    checkpoints = of_a_new_run(tmp_path)
+    saved(tmp_path / "own.pt", at=1001)
+
+    assert stock(checkpoints, *files, seen=seen) == ["own.pt"]
+
+
+@pytest.mark.parametrize("unread", [20, 40])
+def test_a_script_that_was_told_which_to_take_and_could_not_load_another(
+    tmp_path: Path, unread: int
+) -> None:
+    (tmp_path / "train.py").write_text(TRAINER)
+    for step, at in ((20, 1001), (40, 1002)):
+        saved(tmp_path / f"out/ckpt-{step}.pt", at=at)
+    cut(tmp_path / "out/ckpt-40.pt", at=1002)
+    resume = Resume(arguments=("--resume", CHECKPOINT), checkpoints=("out/ckpt-*.pt",))
+    job = Job(command=("python", "train.py"), resume=resume)
+    checkpoints = Checkpoints(job, tmp_path, tmp_path / ".rocsteady", None, began=900.0)
+
+    told = SavedFiles(unread=str(tmp_path / f"out/ckpt-{unread}.pt"))
+    checkpoints.take_stock(cast("Any", SimpleNamespace(saved=told)))
+
+    assert (tmp_path / "out/.ckpt-40.pt.broken").exists() is (unread == 40)
+    assert checkpoints.cleared is (unread == 40)
+    assert (tmp_path / "out/ckpt-20.pt").exists()

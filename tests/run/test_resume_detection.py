@@ -178,8 +178,12 @@ def detected(tmp_path: Path, *arguments: str, **parts: str) -> tuple[ResumeSign,
 @pytest.mark.parametrize(
     ("parts", "why"),
     [
-        ({"OPTIMIZER": "pass"}, "train.py:12 loads weights but no optimizer state and no step"),
-        ({"COUNTER": "0"}, "train.py:12 loads weights but no optimizer state and no step"),
+        ({"OPTIMIZER": "pass"}, "train.py:12 loads weights; found no optimizer state"),
+        ({"COUNTER": "0"}, "train.py:12 loads weights; found no step"),
+        (
+            {"OPTIMIZER": "pass", "COUNTER": "0"},
+            "train.py:12 loads weights; found no optimizer state and no step",
+        ),
         ({"OPTION": 'choices=["allow", "must"]'}, ""),
         ({"OPTION": "type=int"}, ""),
         (

@@ -124,6 +124,7 @@ class FailureKind:
     BLAS_ERROR: Final = "blas-error"
     BLAS_HANDLE_FAILED: Final = "blas-handle-failed"
     BUS_ERROR: Final = "bus-error"
+    CHECKPOINT_CORRUPT: Final = "checkpoint-corrupt"
     COLLECTIVE_ERROR: Final = "collective-error"
     COLLECTIVE_TIMEOUT: Final = "collective-timeout"
     DISK_FULL: Final = "disk-full"

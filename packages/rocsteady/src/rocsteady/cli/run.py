@@ -292,12 +292,20 @@ def _folder(options: RunOptions) -> Path:
     here = Path.cwd()
     if options.command:  # as it was typed, here
         check_interpreter(options.command, here)
-        if not (shutil.which(options.command[0]) or (here / options.command[0]).exists()):
+        if not shutil.which(options.command[0]) and _is_missing(here / options.command[0]):
             tell(f"rocsteady: {options.command[0]}: No such file or directory")
             raise click.exceptions.Exit(NOT_FOUND)
         return here
     resumes = options.resumed_run is not None
     return enter(find_project(here) if resumes else find_job_folder(here))
+
+
+def _is_missing(program: Path) -> bool:
+    try:
+        program.stat()
+    except OSError as error:  # what may not be looked at is refused when it is started
+        return not isinstance(error, PermissionError)
+    return False
 
 
 def _check_job(folder: Path, options: RunOptions) -> None:

@@ -76,11 +76,20 @@ class CheckpointRead(Value, frozen=True, kw_only=True):
     steps: int = 0  # that were made before it was read
 
 
-class SavedFiles(Value, frozen=True, kw_only=True):
-    """Where a script saved."""
+class SavedFile(Value, frozen=True, array_like=True):
+    """A file that a script saved, or is about to save."""
 
-    folders: tuple[str, ...] = ()  # absolute
+    path: str  # absolute; "": not known
+    number: int  # its inode, and
+    written: int  # the nanoseconds of its time, once it was whole; 0: it was not
+
+
+class SavedFiles(Value, frozen=True, kw_only=True):
+    """What a script saved: the latest files."""
+
+    files: tuple[SavedFile, ...] = ()
     failed: str = ""  # the file that could not be saved, which ended the script as a rule
+    unread: str = ""  # or that could not be loaded before its first step
 
 
 class _Settings(Value, frozen=True, kw_only=True):
@@ -196,21 +205,26 @@ def read_checkpoint(folder: Path, *, late: bool = False) -> CheckpointRead | Non
 
 
 def read_saved(folder: Path) -> SavedFiles:
-    """Return where the processes of a script saved."""
-    folders: dict[str, None] = {}
-    failed = ""
-    files = _files(folder, wire.SAVED_SUFFIX, SavedFiles, wire.SAVED_VERSION, READ_LIMIT)
+    """Return what the processes of a script saved."""
+    saved: dict[SavedFile, None] = {}
+    failed = unread = ""
+    files = _files(folder, wire.SAVED_SUFFIX, SavedFiles, wire.SAVED_VERSION, APPLIED_LIMIT)
     for _, file in files:
-        plain = (it for it in file.folders if Path(it).is_absolute() and "\0" not in it)
-        folders.update(dict.fromkeys(plain))
-        failed = failed or ("" if "\0" in file.failed else file.failed)
-    return SavedFiles(folders=tuple(folders), failed=failed)
+        plain = (it for it in file.files if not it.path or _is_plain(it.path))
+        saved.update(dict.fromkeys(plain))
+        failed = failed or (file.failed if _is_plain(file.failed) else "")
+        unread = unread or (file.unread if _is_plain(file.unread) else "")
+    return SavedFiles(files=tuple(saved), failed=failed, unread=unread)
+
+
+def _is_plain(path: str) -> bool:
+    return Path(path).is_absolute() and "\0" not in path
 
 
 def _is_place(told: Resumes) -> bool:
     """Return whether these are an absolute folder and names in it, and lead nowhere else."""
     folder = told.folder
-    plain = Path(folder).is_absolute() and os.path.normpath(folder) == folder and "\0" not in folder
+    plain = _is_plain(folder) and os.path.normpath(folder) == folder
     return plain and _PATTERN.fullmatch(told.pattern) is not None and ".." not in told.pattern
 
 

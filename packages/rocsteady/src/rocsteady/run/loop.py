@@ -37,7 +37,13 @@ from rocsteady.run.checkpoints.backup import wrote_model
 from rocsteady.run.checkpoints.checkpoints import Checkpoints, StartsAt, StepEstimate
 from rocsteady.run.checkpoints.resume import Checkpoint, launch
 from rocsteady.run.checkpoints.resume_detection import ResumeSign
-from rocsteady.run.checkpoints.resume_trial import OutputCopies, ResumeTrial, put_back
+from rocsteady.run.checkpoints.resume_trial import (
+    COPIES,
+    OutputCopies,
+    ResumeTrial,
+    Undone,
+    put_back,
+)
 from rocsteady.run.checkpoints.script_resume import (
     checkpoint_folders,
     resume_of,
@@ -78,6 +84,8 @@ from rocsteady.store.forecast import between_failures
 from rocsteady.store.identity import is_alive, script_fingerprint
 from rocsteady.store.values import AttemptRecord, Run, Sample
 from rocsteady.wording import near, plural
+
+MAX_NAMED = 3  # files
 
 
 class Supervisor:
@@ -153,6 +161,7 @@ class Supervisor:
             services.hosts, options, self._machine, self._checkpoints, services.announcer
         )
         self._restart = Restart(spec, options, services)
+        self._resumed: Resumed | None = None  # what is said once the attempt goes on
         self._trial: ResumeTrial | None = None  # of a way to resume that is not proven yet
         self._outputs: OutputCopies | None = None  # of what the attempt may begin anew
         self._printed = 0  # the last step that the script printed
@@ -345,10 +354,13 @@ class Supervisor:
                 self._checkpoints.continue_from(min(run.started for run in before))
             self._checkpoints.begin()
         else:
-            if put_back(self._spec.folder, self._spec.records, first_attempt(self._spec.earlier)):
+            number = first_attempt(self._spec.earlier)
+            undone = put_back(self._spec.folder, self._spec.records, number)
+            if undone.put_back:
                 self._announcer.say(
                     "could not confirm that the last restart resumed; undid its changes."
                 )
+            self._say_undone(undone, number)
             for line in self._checkpoints.take_stock():
                 self._announcer.say(line)
             others = [line.run for line in self._journal.runs()]
@@ -370,7 +382,9 @@ class Supervisor:
                 self._announcer.say(f"skipped: {broken}.")
             seen = self._step_times.step_at(checkpoint.written)
             before = self._checkpoints.step_of(checkpoint, seen, self._printed)
-            launched = launch(job, checkpoint.path)
+            seen_as = next(iter(self._spec.seen_as), self._spec.folder)
+            launched = launch(job, checkpoint.path, seen_as)
+        self._resumed = None
         if checkpoint is not None or decision is not None:
             self._announce_next(checkpoint, before, decision)
         self._trial = self._try_out(checkpoint)
@@ -401,6 +415,7 @@ class Supervisor:
     def _announce_next(
         self, checkpoint: Checkpoint | None, before: StepEstimate, decision: Decision | None
     ) -> None:
+        """Announce with what the next attempt begins; or from where it goes on, once it does."""
         title = {option.number: option.title for option in self._options.fallbacks}
         number = decision.fallback if decision else 0
         event = Resumed(
@@ -411,10 +426,18 @@ class Supervisor:
             option=f"option {number} of the plan ({title.get(number, '')})" if number else "",
             in_vain=decision.reverted if decision else "",
         )
-        if self._is_routine:
-            self._announcer.keep(event)
+        if checkpoint is None:
+            self._show_next(event)
         else:
-            self._announcer.show(event)
+            self._resumed = event
+
+    def _has_resumed(self) -> None:
+        """Announce it once it is true."""
+        if self._resumed is not None:
+            self._show_next(self._resumed)
+
+    def _show_next(self, event: Resumed) -> None:
+        (self._announcer.keep if self._is_routine else self._announcer.show)(event)
 
     def _try_out(self, checkpoint: Checkpoint | None) -> ResumeTrial | None:
         """Back up outputs before the first restart whose resume method is only a guess."""
@@ -443,10 +466,11 @@ class Supervisor:
         if self._outputs and (names := self._outputs.settle()) and not end.started_over:
             target = near(self._spec.records / f"outputs-{context.number}")
             self._announcer.say(
-                f"the restart overwrote {', '.join(names[:3])}; the earlier content is in {target}."
+                f"{', '.join(names[:MAX_NAMED])}: begun anew since the restart; what was there"
+                f" before is in {target}."
             )
         if end.started_over and self._trial and end.outcome is not Outcome.UNKILLABLE:
-            self._trial.put_back(context.number)
+            self._say_undone(self._trial.put_back(context.number), context.number)
         end = self._counted(context, end, since)
         self._checkpoints.ended(end)
         self._records.end(row, end)
@@ -460,6 +484,16 @@ class Supervisor:
             )
         return end
 
+    def _say_undone(self, undone: Undone, number: int) -> None:
+        """Name what changed meanwhile and may be of others: it was not touched."""
+        if undone.left:
+            copies = near(self._spec.records / f"started-over-{number}" / COPIES)
+            more = ", ..." if len(undone.left) > MAX_NAMED else ""
+            self._announcer.say(
+                f"left as they are, as it is not known who wrote them:"
+                f" {', '.join(undone.left[:MAX_NAMED])}{more}; copies from before are in {copies}."
+            )
+
     def _started_and_watched(self, context: AttemptContext) -> tuple[AttemptRecord, AttemptEnd]:
         """Watch an attempt; the intent to start it is on disk before it is started."""
         attempt = Attempt(
@@ -469,6 +503,7 @@ class Supervisor:
             step_times=self._step_times,
             on_sample=self._watchers.look,
             on_resumes=self._script_resumes,
+            on_resumed=self._has_resumed,
             trial=self._trial,
             leaves=self._leaves,
         )
@@ -520,7 +555,7 @@ class Supervisor:
         self._printed = end.own_counts.get(PRINTED, self._printed)
         if end.own_step is None and before.key and end.heartbeats:
             end = msgspec.structs.replace(end, unsure=max(1, before.high - before.low))
-        self._checkpoints.saved_in(end.saved)
+        self._checkpoints.saved_in(end.saved, seen=bool(end.heartbeats))
         fails = is_failure(end)
         if fails or end.outcome is Outcome.STOPPED:
             for line in self._checkpoints.take_stock(end):

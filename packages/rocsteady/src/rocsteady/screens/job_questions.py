@@ -145,8 +145,8 @@ SCRIPT = ".py"
 def check_interpreter(command: tuple[str, ...], folder: Path) -> None:
     """Refuse a Python script without an interpreter, and offer the command with one."""
     program = command[0]
-    if not program.endswith(SCRIPT) or not (folder / program).is_file():
-        return
+    if not program.endswith(SCRIPT) or not os.path.isfile(folder / program):  # noqa: PTH113
+        return  # what may not be looked at is refused when it is started
     found = folder / program if os.path.dirname(program) else shutil.which(program)  # noqa: PTH120
     if found and os.access(found, os.X_OK):
         return

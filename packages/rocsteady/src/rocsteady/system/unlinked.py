@@ -9,6 +9,7 @@ import shutil
 import stat
 from collections.abc import Iterator
 from pathlib import Path
+from typing import BinaryIO
 
 FOLDER = getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_PATH", 0)
 FILE = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0)
@@ -43,11 +44,37 @@ def copy_file(source: Path, target: Path) -> None:
                 os.unlink(part, dir_fd=here)
             created = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600, dir_fd=here)
             with os.fdopen(created, "wb") as copy:
-                shutil.copyfileobj(content, copy, 1 << 20)
-                copy.flush()
+                _copy_content(content, copy, about.st_size)
                 os.fchmod(created, stat.S_IMODE(about.st_mode))
                 os.utime(created, ns=(about.st_atime_ns, about.st_mtime_ns))
         os.rename(part, target.name, src_dir_fd=here, dst_dir_fd=here)
+
+
+def _copy_content(content: BinaryIO, copy: BinaryIO, size: int) -> None:
+    """Copy what a file has: holes stay holes, and a file system that can share blocks does."""
+    if not hasattr(os, "copy_file_range"):
+        shutil.copyfileobj(content, copy, 1 << 20)
+        copy.flush()
+        return
+    source, target, at = content.fileno(), copy.fileno(), 0
+    while at < size:
+        begin, end = _next_data(source, at, size)
+        os.lseek(target, begin, os.SEEK_SET)
+        try:
+            copied = os.copy_file_range(source, target, end - begin, begin)
+        except OSError:  # to another file system
+            copied = os.sendfile(target, source, begin, end - begin)
+        at = begin + copied if copied else size  # it became shorter meanwhile
+    os.ftruncate(target, size)
+
+
+def _next_data(source: int, at: int, size: int) -> tuple[int, int]:
+    """Return where the next data begins and ends; all the rest, where holes are not known."""
+    try:
+        begin = os.lseek(source, at, os.SEEK_DATA)
+        return begin, min(os.lseek(source, begin, os.SEEK_HOLE), size)
+    except OSError as error:
+        return (size if error.errno == errno.ENXIO else at), size
 
 
 def move_file(source: Path, target: Path) -> None:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 HERE = os.path.dirname(__file__)
-PAGES = "ROCSTEADY_PAGES"
+PAGES, WRITES = "ROCSTEADY_PAGES", "ROCSTEADY_WRITES"
 INSIDE = "_rocsteady_inside"
 TORCH = "torch"
 LAUNCHER = "torch.distributed.elastic.rendezvous.api"
@@ -139,6 +139,8 @@ def install() -> None:
             if TORCH in sys.modules:
                 raise RuntimeError("torch was imported before sitecustomize")  # noqa: TRY301
             sys.meta_path.insert(0, Finder())
+            if os.environ.get(WRITES):
+                __import__(INSIDE + ".writes", fromlist=["writes"]).start()
     except Exception as error:  # whatever it is, the script must go on
         note("start", error)
     sys.path[:] = [entry for entry in sys.path if entry != HERE]

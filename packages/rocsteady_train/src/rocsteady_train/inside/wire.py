@@ -23,9 +23,7 @@ RESUMES_SUFFIX = ".resumes"  # PID.resumes: JSON of folder and pattern of what i
 RESUMES_VERSION = 1
 READ_SUFFIX = ".read"  # PID.read: JSON of the checkpoint that the script went on from
 READ_VERSION = 1
-SAVED_SUFFIX = (
-    ".saved"  # PID.saved: JSON of the folders that it saved in, and of a save that failed
-)
+SAVED_SUFFIX = ".saved"  # PID.saved: JSON of where it saved, and of a save or a load that failed
 SAVED_VERSION = 1
 APPLIED_SUFFIX = ".applied"  # PID.applied: JSON of what came of a strategy here
 APPLIED_VERSION = 1
@@ -119,6 +117,10 @@ SETTINGS = (  # those that can be in it, named as in model.Strategy
     "compile",
     "gpus",  # seen or not is a matter of variables; here it is how many ranks are started
 )
+LATE = 10  # steps: a script may make a few before it loads its checkpoint
+WRITES = "ROCSTEADY_WRITES"  # the list of what a start that may have to be undone writes
+# In it: WRITTEN or REMOVED, the nanoseconds and the size until then (or ABSENT), the path, and a 0.
+WRITTEN, REMOVED, ABSENT = "w", "r", "0 -1"
 RESUME_FROM = "ROCSTEADY_RESUME_FROM"  # the checkpoint that rocsteady_train must go on from
 MICRO_BATCH = "ROCSTEADY_MICRO_BATCH"  # samples that rocsteady_train.Loop may train at a time
 BETWEEN_FAILURES = "ROCSTEADY_BETWEEN_FAILURES"  # seconds, as seen on this machine

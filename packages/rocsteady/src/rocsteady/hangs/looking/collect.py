@@ -87,7 +87,7 @@ def collect(  # noqa: PLR0913 - what there is to know of an attempt, each by nam
     that may be told; ``waits`` says who waits for whom; ``known`` are native stacks that
     were read before.
     """
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    folder.mkdir(mode=0o700, exist_ok=True)
     incident = _Collection(folder, tuple(pids), within * COLLECT_SHARE)
     parts: dict[str, Callable[[], None]] = {
         "stacks": lambda: incident.stacks(pages, known),

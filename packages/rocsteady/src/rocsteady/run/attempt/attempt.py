@@ -89,11 +89,12 @@ class Attempt:
         step_times: StepTimes,
         on_sample: Callable[[Sample], None],
         on_resumes: Callable[[tuple[Resumes, ...]], None],  # once the script says that it does
+        on_resumed: Callable[[], None] = lambda: None,  # once it is seen to go on
         trial: ResumeTrial | None = None,  # of a way to resume that is not proven yet
         leaves: Callable[[float], str] = lambda _: "",  # why the option is left now; "": it is kept
     ) -> None:
         self._context, self._options, self._services = context, options, services
-        self._on_sample, self._on_resumes = on_sample, on_resumes
+        self._on_sample, self._on_resumes, self._on_resumed = on_sample, on_resumes, on_resumed
         self._trial, self._leaves = trial, leaves
         self._leaving = ""  # why the option is left now
         self._announcer, self._timing = services.announcer, options.timing
@@ -128,6 +129,7 @@ class Attempt:
         self._suspension = Suspension(options, services.announcer)
         self._unwatched = False  # because of a fault of ours
         self._resumes = False  # the script has told that it does
+        self._resumed = False  # and it was seen to
         self._interrupts = 0  # that the script was sent
         self._groups: tuple[GroupMemory, ...] = ()  # that the command is in, as it starts
         self._members = MemberCollector(self._began)
@@ -154,6 +156,7 @@ class Attempt:
                 ),
                 "messages about the loss": lambda now: messages.loss(now.heartbeats, before),
                 "messages about saves": lambda now: messages.saves(now.heartbeats),
+                "where it goes on": lambda _: self._find_resumed(),
                 "the time limit of its option": lambda _: self._judge_option(),
             },
         )
@@ -203,7 +206,7 @@ class Attempt:
         injection, existing = self._context.injection, dict(self._services.environment)
         added, unset = environment(self._context.strategy, existing)
         existing = {name: value for name, value in existing.items() if name not in unset} | added
-        existing |= self._context.saving
+        existing |= self._context.saving | (self._trial.environment if self._trial else {})
         if injection is None:
             return existing
         added = injection.environment(existing, run_id=self._context.run_id, supervisor=os.getpid())
@@ -324,6 +327,23 @@ class Attempt:
 
     def _judge_option(self) -> None:
         self._leaving = self._leaves(time.time())
+
+    def _find_resumed(self, *, ended: bool = False) -> None:
+        """Find out that it goes on: it has read a checkpoint, or makes steps as its job says.
+
+        Of what has no page and prints no steps that is said at its end, where nothing speaks
+        against it.
+        """
+        pages, progress = self._context.pages, self._progress
+        if self._resumed or (self._trial is not None and not self._trial.proven):
+            return
+        self._resumed = (
+            progress.first_step is not None
+            or (pages is not None and read_checkpoint(pages) is not None)
+            or (ended and not progress.heartbeats)
+        )
+        if self._resumed:
+            self._on_resumed()
 
     def _find_place_in_job(self) -> None:
         """Find out, at the first step, from which step of the job a script resumed by itself."""
@@ -471,10 +491,10 @@ class Attempt:
         progress, pages, before = self._progress, self._context.pages, self._context.before
         start, read = self._context.checkpoint, read_checkpoint(pages) if pages else None
         if self._trial is not None and pages is not None:
-            steps = any(beat.step for beat in progress.heartbeats)
-            self._trial.ended(read_checkpoint(pages, late=True), steps=steps)
+            self._trial.ended(progress.heartbeats, read_checkpoint(pages, late=True))
             ended = outcome in (Outcome.BY_ITSELF, Outcome.HUNG, Outcome.AT_EXIT)
             outcome = Outcome.STARTED_OVER if self._trial.started_over and ended else outcome
+        self._find_resumed(ended=True)
         saved = read_saved(pages) if pages else SavedFiles()
         applied = read_applied(pages) if pages else ()
         ineffective = {it.setting for it in applied if it.outcome is not SettingOutcome.APPLIED}

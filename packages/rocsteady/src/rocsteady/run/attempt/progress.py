@@ -54,6 +54,9 @@ SET_BACK = 60.0  # seconds by which a clock goes back that was set
 MAX_STEP_TIMES = 20_000  # entries; every second one is forgotten when there are more
 
 
+UNRECORDED = 1.0  # seconds, about, that a supervisor which was killed has not written down
+
+
 class StepTimes:
     """Moments by the wall clock, and the step of each."""
 
@@ -65,10 +68,11 @@ class StepTimes:
         for bucket in earlier:
             self.add(bucket.first_progress or bucket.start, bucket.first_step)
             self.add(bucket.last_progress or bucket.start, bucket.last_step)
+        self._is_earlier = True  # nothing was added since
 
     def add(self, at: float, step: int) -> None:
         """Take a look into account."""
-        self._latest = step
+        self._latest, self._is_earlier = step, False
         if self._at and at < self._at[-1] - SET_BACK:  # what was before it cannot be compared
             self._at.clear()
             self._steps.clear()
@@ -91,6 +95,10 @@ class StepTimes:
     def step_at(self, when: float) -> tuple[int, int]:
         """Return the step that a file written at a moment has in it: at least, and at most."""
         index = bisect_left(self._at, when)
+        if self._is_earlier and index == len(self._at) > 1:
+            pace = (self._latest - self._steps[0]) / max(self._at[-1] - self._at[0], UNRECORDED)
+            more = 2 * pace * (when - self._at[-1] + UNRECORDED)
+            return self._latest, self._latest + max(0, round(more))
         most = self._steps[index] if index < len(self._steps) else self._latest
         if not 0 < index < len(self._steps) or most < self._steps[index - 1]:
             return most, most

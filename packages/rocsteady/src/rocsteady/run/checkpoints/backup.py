@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from rocsteady.errors import RocsteadyError
@@ -53,22 +54,43 @@ def wrote_model(folder: Path, since: float) -> bool:
 def _copied(
     wanted: dict[Path, int], folder: Path, target: Path, at_most: int | None
 ) -> BackedUpFiles:
-    size = sum(wanted.values())
     names = tuple(sorted(str(path.relative_to(folder)) for path in wanted))
-    if at_most is not None and size > at_most:
+    if at_most is not None and sum(wanted.values()) > at_most:
         return BackedUpFiles(folder="", files=len(wanted), names=names)
-    if wanted and size + RESERVE > shutil.disk_usage(target.parent).free:
+    if lacking := no_room(wanted.values(), target.parent):
         raise RocsteadyError(
-            f"not enough disk space to back up the {written_size(size)} of files that the run wrote"
+            f"not enough disk space to back up the files that the run wrote: {lacking}"
         )
-    place = Path(real_path(target.parent)) / target.name
-    for path in wanted:
-        copy_file(Path(real_path(path)), place / path.relative_to(folder))
+    copy_files(wanted, folder, target)
     return BackedUpFiles(folder=str(target), files=len(wanted), names=names)
 
 
+def no_room(sizes: Iterable[int], place: Path) -> str:
+    """Return what copies of some sizes need, and what is free; "": they fit."""
+    needed, free = sum(sizes), shutil.disk_usage(place).free
+    if not needed or needed + RESERVE <= free:
+        return ""
+    needs, stays = written_size(needed), written_size(RESERVE)
+    return f"{needs} are needed beside {stays} that stay free, and {written_size(free)} are free"
+
+
+def copy_files(files: Iterable[Path], folder: Path, target: Path) -> dict[str, str]:
+    """Copy files of a folder; return where each lay, without links, and its name there.
+
+    One that is gone by now, or may not be read, is somebody else's.
+    """
+    place, copied = Path(real_path(target.parent)) / target.name, {}
+    for path in files:
+        source, name = real_path(path), path.relative_to(folder)
+        with contextlib.suppress(FileNotFoundError):
+            if os.access(source, os.R_OK):
+                copy_file(Path(source), place / name)
+                copied[source] = str(name)
+    return copied
+
+
 def written_files(folder: Path, since: float) -> Iterator[tuple[Path, int]]:
-    """Yield files and their sizes; also behind links to folders, where outputs often lie."""
+    """Yield files and what they take, without holes; also behind links, where outputs often lie."""
     seen = 0
     known = {real_path(folder)}
     for place, folders, names in os.walk(folder, followlinks=True):
@@ -86,7 +108,7 @@ def written_files(folder: Path, since: float) -> Iterator[tuple[Path, int]]:
             except OSError:  # removed in the meantime, or a link to nothing
                 continue
             if about.st_mtime >= since - CLOCK_GRAIN and path.is_file() and not path.is_symlink():
-                yield path, about.st_size
+                yield path, min(about.st_size, getattr(about, "st_blocks", about.st_size) * 512)
 
 
 def _is_next(path: str, known: set[str]) -> bool:

@@ -13,7 +13,7 @@ import msgspec
 from rocsteady_train.checkpoints.folder import is_ours
 
 from rocsteady.errors import RocsteadyError
-from rocsteady.hangs.heartbeat_pages import CheckpointRead, SavedFiles
+from rocsteady.hangs.heartbeat_pages import CheckpointRead, SavedFile, SavedFiles
 from rocsteady.model import Value
 from rocsteady.run.attempt.attempt_end import AttemptEnd
 from rocsteady.run.attempt.progress import EPOCH, READ, SAVED
@@ -50,6 +50,7 @@ from rocsteady.store.values import Run
 from rocsteady.system.drives import CLOCK_GRAIN, mounts, responds
 from rocsteady.system.real_path import real_path
 
+MAX_SAVED = 1_000  # files
 MAX_OUTSIDE = 5  # folders outside of the run's own in which checkpoints are looked for
 
 
@@ -118,6 +119,7 @@ class Checkpoints:
         self._typed = job.command
         self._since = began  # what was written from then on is the run's own
         self._wrote = False  # a checkpoint, as far as that was seen
+        self.cleared = False  # what the script could not load was moved aside
         self.all_cut_off = False  # what it wrote, and none is left
         self.others_write = False  # checkpoints: the first rank may be on another host
         self._began, self._attempts = began, 0
@@ -126,12 +128,15 @@ class Checkpoints:
         self._observed = False  # that the script finds by itself what the run has written
         saved = kept(SavedMethod, records)
         self._outside = [Path(folder) for folder in saved.outside] if saved else []
+        self._is_seen = False  # what the run saves, from its beginning on
+        self._saved: tuple[SavedFile, ...] | None = None  # by the run, if all that was seen
         self._mounts = mounts().keys()
         self._not_seen: tuple[AttemptEnd | None] | None = None  # whose checkpoints
 
     def begin(self) -> None:
         """Write down what was there before the run."""
         self._new = True
+        self._is_seen = self._since == self._began  # nothing of it was written before
         keep(self._origin, self._records)
         keep(SavedMethod(method=self.method), self._records)
 
@@ -159,7 +164,10 @@ class Checkpoints:
         Returns what is to be announced: checkpoints that are cut off are moved out of the way.
         """
         if self.method.how is ResumeSign.UNKNOWN:
-            return tuple(self._clear(self.job.resume)) if self.job.resume else ()
+            unread = end.saved.unread if end else ""
+            moved_aside = tuple(self._clear(self.job.resume, unread)) if self.job.resume else ()
+            self.cleared = bool(unread and moved_aside)
+            return moved_aside
         self._not_seen, self.all_cut_off = None, False
         if self.gone is not None:  # what is known of them stays
             self._not_seen = (end,)
@@ -174,16 +182,23 @@ class Checkpoints:
             self._take_up(usable(found) if self._can_prove(end) else ())
         return tuple(moved)
 
-    def _clear(self, resume: Resume) -> Iterator[str]:
-        """Have a script that chooses its checkpoint itself, with a job file, find a whole one."""
+    def _clear(self, resume: Resume, unread: str) -> Iterator[str]:
+        """Have a script that chooses its checkpoint itself, with a job file, find a whole one.
+
+        One that is told which to take, and could not load another, chooses too.
+        """
         for each in find_checkpoints(resume, self.folder):
             if said := repoint(self.folder, Path(each.path)):
                 yield said
-        if any(CHECKPOINT in text for text in (*resume.arguments, *resume.environment.values())):
-            return  # it takes the one that it is told
+        told = any(CHECKPOINT in text for text in (*resume.arguments, *resume.environment.values()))
+        if told and not unread:
+            return
         named = find_checkpoints(resume, self.folder) - self._origin.foreign
         files = {self.folder / each.path for each in named}
         paths = files.union(*(each.parents for each in files))  # it may name a file of a folder
+        if told:
+            failed = Path(real_path(unread))
+            paths = {each for each in paths if Path(real_path(each)) in (failed, *failed.parents)}
         yield from self._set_aside(
             [each for each in self._written() if self.folder / each.path in paths]
         )
@@ -211,14 +226,39 @@ class Checkpoints:
         """Return what the run has written and may be a checkpoint, the newest first."""
         outside = [checkpoints_in(folder, self._since) for folder in self._outside]
         found = [*own_checkpoints(self.folder, self._since), *chain.from_iterable(outside)]
+        if (saved := self._saved) is not None and not self.others_write:
+            own = [each for each in found if self._is_saved(self.folder / each.path, saved)]
+            found = own if own or not saved else found  # else it copies what it saved
         complete = self._complete([each.path for each in found])
         found = [without_files(each, self.folder, complete) for each in found]
         return tuple(sorted(found, key=lambda each: each.written, reverse=True))
 
-    def saved_in(self, saved: SavedFiles) -> None:
-        """Note where the script saved, if that is outside of the run's folder."""
+    @staticmethod
+    def _is_saved(path: Path, saved: Iterable[SavedFile]) -> bool:
+        """Return whether the run was seen to save it, or a file in it, perhaps by another name."""
+        real = Path(real_path(path))
+        places = [Path(real_path(each.path)) for each in saved]
+        if any(real in (each, *each.parents) or each in real.parents for each in places):
+            return True
+        known = {(each.number, each.written) for each in saved}
+        files = path.rglob("*") if path.is_dir() else (path,)
+        try:
+            stats = [file.stat() for file in files]
+        except OSError:
+            return False
+        return any((about.st_ino, about.st_mtime_ns) in known for about in stats)
+
+    def saved_in(self, saved: SavedFiles, *, seen: bool) -> None:
+        """Note what the script saved, and where, if that is outside of the run's folder.
+
+        ``seen``: it would have been seen if it had saved anything.
+        """
+        self._is_seen = self._is_seen and seen and all(each.path for each in saved.files)
+        files = (*(self._saved or ()), *saved.files)
+        self._saved = files[-MAX_SAVED:] if self._is_seen else None
         inside = [folder.resolve() for folder in (self.folder, *self._seen_as)]
-        places = (holder(Path(place)) for place in saved.folders)
+        folders = dict.fromkeys(Path(each.path).parent for each in saved.files if each.path)
+        places = map(holder, folders)
         new = [place for place in places if not any(map(place.is_relative_to, inside))]
         known = dict.fromkeys([*self._outside, *new])
         if list(known) == self._outside:
@@ -231,6 +271,8 @@ class Checkpoints:
     @property
     def gone(self) -> Path | None:
         """The folder with checkpoints that does not answer, or whose drive is not mounted."""
+        if not responds(self.folder) or not self.folder.exists():
+            return self.folder
         missing = self._mounts - mounts().keys() if self._outside else set()
         return next(
             (

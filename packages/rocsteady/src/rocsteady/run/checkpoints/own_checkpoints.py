@@ -11,7 +11,6 @@ import contextlib
 import json
 import pickletools
 import re
-import shutil
 import struct
 import zipfile
 from collections.abc import Iterable, Iterator
@@ -32,6 +31,8 @@ from rocsteady.run.checkpoints.torch_file import pickles_in
 from rocsteady.run.job.done_when import POINTER, kind_of, pointed_to, what_is_wrong
 from rocsteady.system.atomic_file import write_whole
 from rocsteady.system.drives import CLOCK_GRAIN
+from rocsteady.system.real_path import real_path
+from rocsteady.system.unlinked import copy_file
 
 LENGTH = struct.Struct("<Q")  # of the header of a safetensors file
 PICKLE_LIMIT = 64 << 20  # bytes that are searched
@@ -179,12 +180,11 @@ def put_in_place(folder: Path, path: Path, whole: Iterable[OwnCheckpoint]) -> Pa
     source = next((each for each in beside if (folder / each).is_file()), None)
     if source is None:
         return None
-    part = folder / path.with_name(f".{path.name}.part")
     with contextlib.suppress(OSError):
-        shutil.copy2(folder / source, part)
-        part.rename(folder / path)
+        copy_file(
+            Path(real_path(folder / source)), Path(real_path(folder / path.parent)) / path.name
+        )
         return source
-    part.unlink(missing_ok=True)
     return None
 
 

@@ -25,6 +25,7 @@ from rocsteady.run.job.values import CHECKPOINT, Job, Resume
 NANOSECONDS = 1e9
 STEP, EPOCH = "step", "epoch"
 HIGHEST = 10**15
+ELSEWHERE = frozenset(["apptainer", "docker", "enroot", "nerdctl", "podman", "singularity", "ssh"])
 STEP_KEYS = ("global_step", "step", "iter_num", "iteration")
 PICKLE_LIMIT = 1 << 20  # bytes of a pickle that are read
 TRAINER_STATE = "trainer_state.json"  # as the Hugging Face Trainer writes
@@ -196,13 +197,18 @@ def _age(each: Stamp, origin: Origin) -> tuple[bool, int, int, str]:
     return each not in origin.before, each.written, len(each.path), each.path
 
 
-def launch(job: Job, checkpoint: Path | None = None) -> Launch:
-    """Return what to start, from a checkpoint or from the beginning."""
+def launch(job: Job, checkpoint: Path | None = None, folder: Path | None = None) -> Launch:
+    """Return what to start, from a checkpoint or from the beginning.
+
+    The script may change its folder before it loads, so it is told the whole path: ``folder`` is
+    its own as it sees it. In a container that may be another; there the path stays as it is found.
+    """
     if checkpoint is None:
         return Launch(command=job.command, environment={})
     if job.resume is None:
         raise JobError("the job has no [resume], so it cannot resume from a checkpoint")
-    name = str(checkpoint)
+    elsewhere = Path(job.command[0]).name in ELSEWHERE
+    name = str(checkpoint if folder is None or elsewhere else folder.absolute() / checkpoint)
     if name.startswith("-"):
         raise JobError(f"resume: the checkpoint {name!r} would be mistaken for an option")
     filled = _filled(job.resume, name)

@@ -487,6 +487,17 @@ class _Detection:
             return self._counts(results, load) or self._counts_itself(load)
         return self._restores_optimizer(load, results) and self._counts(results, load)
 
+    def _lacking(self, load: Load) -> str:
+        """Return what was not seen to be taken from what is loaded."""
+        results = self._results(load)
+        library = _last(load.call.func) in LIBRARY_LOADS
+        seen = {
+            "optimizer state": library or self._restores_optimizer(load, results),
+            "step": self._counts(results, load),
+        }
+        lacking = " and no ".join(name for name, found in seen.items() if not found)
+        return f"{self._program.where(load.call)} loads weights; found no {lacking}"
+
     def _results(self, load: Load) -> frozenset[str]:
         """Return the names that hold what was loaded."""
         program, call = self._program, load.call
@@ -668,8 +679,7 @@ class _Detection:
                 if option.filled and not option.alone:  # it has a path of its own
                     continue
                 if not self._is_training_state(load):
-                    where = self._program.where(load.call)
-                    self._why = f"{where} loads weights but no optimizer state and no step"
+                    self._why = self._lacking(load)
                     continue
                 if compared and option.choices is not None and compared not in option.choices:
                     continue
@@ -809,8 +819,7 @@ class _Detection:
                 where = self._program.where(load.call)
                 return ResumeMethod(how=ResumeSign.ITSELF, where=where)
             if self._saves_at(load):
-                where = self._program.where(load.call)
-                self._why = f"{where} loads weights but no optimizer state and no step"
+                self._why = self._lacking(load)
         return None
 
     def _saves_at(self, load: Load) -> bool:

@@ -1,39 +1,46 @@
 """The first restart by a way to resume that was only read from a script's text.
 
 A mistake must cost nothing. So what the run has written is copied before, and the restart is
-watched: once it has read a checkpoint of this run, the way is proven. If it makes steps, or writes
-over a checkpoint, without having read one, it has started over: it is stopped, and the copies are
-put back. What the attempt itself has written is kept beside the records of the run.
+watched: once it has read a checkpoint of this run, the way is proven. If it makes its first steps
+without having read one, it has started over: it is stopped. What its own processes were seen to
+write is then undone, and kept beside the records of the run; what others write in the folder at the
+same time is never touched, and is no reason to stop anything.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
+import re
 import shutil
 import time
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from datetime import timedelta
 from pathlib import Path
 
 import msgspec
+from rocsteady_train.inside import wire
 from rocsteady_train.untrusted_file import read_head, read_regular
 
 from rocsteady.errors import RocsteadyError
 from rocsteady.hangs.heartbeat_pages import CheckpointRead
 from rocsteady.hangs.values import Heartbeat
 from rocsteady.model import Value
-from rocsteady.run.checkpoints.backup import RESERVE, written_files
+from rocsteady.run.checkpoints.backup import MODELS, copy_files, no_room, written_files
 from rocsteady.run.checkpoints.own_checkpoints import is_checkpoint_file
 from rocsteady.run.checkpoints.resume import NANOSECONDS
 from rocsteady.run.checkpoints.resume_detection import ResumeMethod
 from rocsteady.store.account_records import forget, keep, kept
+from rocsteady.system.atomic_file import write_whole
 from rocsteady.system.drives import CLOCK_GRAIN
 from rocsteady.system.real_path import real_path
 from rocsteady.system.unlinked import copy_file, move_file
-from rocsteady.wording import size as written_size
 
 COPIES = "before-resume"  # in the records of the run; there only while the way is not proven
+NOTES = "written-in-resume"  # of what the attempt writes; beside the copies
+NOTES_LIMIT = 64 << 20  # bytes
+_NOTE = re.compile(rb"([wr]) (\d+) (-1|\d+) ([^\0]+)\0")
+_Found = dict[Path, set[tuple[int, int] | None]]  # how files were: their times and sizes
 SMALL_FILE = 100 << 20  # bytes of a file that is copied before each restart, as logs are
 
 
@@ -48,77 +55,73 @@ class SavedMethod(Value, frozen=True, kw_only=True):
 class Copied(Value, frozen=True, kw_only=True):
     """What was copied before an unproven restart, and so may be put back."""
 
-    began: float  # when the last copy was made
     files: dict[str, str]  # where each lay, without links: its name among the copies
+
+
+class Undone(Value, frozen=True, kw_only=True):
+    """What became of the files that changed during a restart."""
+
+    put_back: tuple[str, ...] = ()
+    left: tuple[str, ...] = ()  # checkpoints that others may have written
 
 
 class ResumeTrial:
     """Watches one attempt for whether it goes on, and undoes what it did if it does not."""
 
     def __init__(self, folder: Path, records: Path, since: float, within: timedelta) -> None:
-        self._folder, self._copies, self._since = folder, records / COPIES, since
-        self._records, self._within = records, within.total_seconds()
-        self._stamps: dict[Path, tuple[int, int]] = {}  # of checkpoints, as they were
+        self._folder, self._since = folder, since
+        self._records, self._within = Path(real_path(records)), within.total_seconds()
         self._began = float("inf")  # by the clock that files have
         self._stepped: float | None = None  # when the first step was seen
+        self.environment = {wire.WRITES: str(self._records / NOTES)}  # for the attempt
         self.proven = False
         self.started_over = ""  # why it is known; "": it is not
 
     def prepare(self, checkpoint: Path) -> None:
         """Copy what the run wrote; refuse a restart for which there is no room."""
         try:
-            files = dict(written_files(self._folder, self._since))
-            self._copy(self._affordable(files, self._folder / checkpoint))
+            files = self._affordable(dict(written_files(self._folder, self._since)), checkpoint)
+            discard(self._records)
+            copied = copy_files(files, self._folder, self._records / COPIES)
+            write_whole(self._records / NOTES, b"")
         except OSError as error:
             raise RocsteadyError(
                 f"not restarted: the files of the run cannot be copied: {error.strerror or error}"
             ) from None
-        self._stamps = {path: stamp for path in files if (stamp := _stamp(path))}
+        keep(Copied(files=copied), self._records)
         self._began = time.time()
 
     def _affordable(self, files: dict[Path, int], checkpoint: Path) -> dict[Path, int]:
         """Return all files, or the checkpoint and what is small, if there is room for no more."""
-        free = shutil.disk_usage(self._records).free - RESERVE
-        if sum(files.values()) <= free:
-            return files
-        needed = {
-            path: size
-            for path, size in files.items()
-            if path == checkpoint or checkpoint in path.parents or size <= SMALL_FILE
-        }
-        if sum(needed.values()) > free:
+        if no_room(files.values(), self._records):
+            newest = self._folder / checkpoint
+            files = {
+                path: size
+                for path, size in files.items()
+                if newest in (path, *path.parents) or size <= SMALL_FILE
+            }
+        if lacking := no_room(files.values(), self._records):
             raise RocsteadyError(
-                f"not restarted: how the script resumes is only known from its text, and there is"
-                f" no room to copy the {written_size(sum(needed.values()))} that a mistake could"
-                " overwrite"
+                "not restarted: how the script resumes is only known from its text, and there is"
+                f" no room to copy what a mistake could overwrite: {lacking}"
             )
-        return needed
-
-    def _copy(self, files: Iterable[Path]) -> None:
-        forget(self._records, Copied)
-        shutil.rmtree(self._copies, ignore_errors=True)
-        copied: dict[str, str] = {}
-        for path in files:
-            source, name = real_path(path), path.relative_to(self._folder)
-            copy_file(Path(source), Path(real_path(self._records)) / COPIES / name)
-            copied[source] = str(name)
-        keep(Copied(began=time.time(), files=copied), self._records)
+        return files
 
     def seen(
         self, now: float, heartbeats: Iterable[Heartbeat], read: CheckpointRead | None
     ) -> None:
-        """Take a look into account."""
+        """Take a look into account. Of several ranks, the first is the one that reads and saves."""
         if self.proven or self.started_over:
             return
         if read is not None and self._is_proof(read):
             self.prove()
             return
-        if self._stepped is None and any(beat.step for beat in heartbeats):
+        steps = max((beat.step for beat in heartbeats if not beat.rank), default=0)
+        if self._stepped is None and steps:
             self._stepped = now
-        if self._stepped is not None and now - self._stepped >= self._within:
+        late = self._stepped is not None and now - self._stepped >= self._within
+        if late or steps >= wire.LATE:
             self.started_over = "it made steps without reading a checkpoint"
-        elif changed := self._changed():
-            self.started_over = f"it wrote over {changed} without reading a checkpoint"
 
     def _is_proof(self, read: CheckpointRead) -> bool:
         """Return whether it went on from a checkpoint, and did not only read back its own."""
@@ -132,38 +135,39 @@ class ResumeTrial:
         saved = kept(SavedMethod, self._records)
         if saved is not None:
             keep(msgspec.structs.replace(saved, proven=True), self._records)
-        forget(self._records, Copied)
-        shutil.rmtree(self._copies, ignore_errors=True)
+        discard(self._records)
 
-    def ended(self, read: CheckpointRead | None, *, steps: bool) -> None:
+    def ended(self, heartbeats: Iterable[Heartbeat], read: CheckpointRead | None) -> None:
         """Judge an attempt that ended before anything was certain."""
         self._began = float("inf")  # it may have resumed: do not undo its files
-        self.seen(0.0, (), read)
-        if not self.proven and not self.started_over and steps:
+        self.seen(0.0, heartbeats, read)
+        if self.proven or self.started_over:
+            return
+        if self._stepped is not None:
             self.started_over = "it made steps without reading a checkpoint"
+            return
+        copied = kept(Copied, self._records)
+        changed = _changes(self._records, copied)[0] if copied else {}
+        if over := next((path.name for path in changed if is_checkpoint_file(path)), ""):
+            self.started_over = f"it wrote over {over} without reading a checkpoint"
 
-    def put_back(self, number: int) -> None:
+    def put_back(self, number: int) -> Undone:
         """Put the copies back; what is in their place goes beside the records of the run."""
-        put_back(self._folder, self._records, number, self._stamps)
-
-    def _changed(self) -> str:
-        for path, stamp in self._stamps.items():
-            if is_checkpoint_file(path) and _stamp(path) != stamp:
-                return path.name
-        return ""
+        return put_back(self._folder, self._records, number)
 
 
 class OutputCopies:
     """Small files, such as logs, that a restarted script may begin anew."""
 
     def __init__(self, folder: Path, since: float, target: Path) -> None:
-        self._folder, self._target = folder, Path(real_path(target.parent)) / target.name
-        left = SMALL_FILE
+        self._folder, self._target = folder, target
+        left, small = SMALL_FILE, []
         with contextlib.suppress(OSError, RocsteadyError):  # a log is no reason not to restart
             for path, size in written_files(folder, since):
                 if not is_checkpoint_file(path) and size <= left:
                     left -= size
-                    copy_file(Path(real_path(path)), self._target / path.relative_to(folder))
+                    small.append(path)
+            copy_files(small, folder, self._target)
 
     def settle(self) -> tuple[str, ...]:
         """Keep the copies of files that were begun anew, and return their names."""
@@ -188,49 +192,86 @@ def _continues(path: Path, copy: Path) -> bool:
         return False
 
 
-def put_back(
-    folder: Path,
-    records: Path,
-    number: int,
-    known: dict[Path, tuple[int, int]] | None = None,
-) -> bool:
-    """Put the copies of an unproven restart back, if this account has made any."""
+def put_back(folder: Path, records: Path, number: int) -> Undone:
+    """Undo what the processes of an unproven restart were seen to write, and nothing besides."""
     copied = kept(Copied, records)
     if copied is None:
-        return False
+        return Undone()
     place = Path(real_path(records))
     try:
-        _put_back(folder, place / COPIES, place / f"started-over-{number}", copied, known or {})
+        undone = _put_back(folder, place, place / f"started-over-{number}", copied)
     except OSError as error:
         raise RocsteadyError(
             "the changes of the last restart cannot be undone:"
             f" {error.filename}: {error.strerror or error}"
         ) from None
+    discard(place)
+    return undone
+
+
+def discard(records: Path) -> None:
+    """Remove the copies: there is nothing to undo, or it is undone."""
     forget(records, Copied)
+    (records / NOTES).unlink(missing_ok=True)
     shutil.rmtree(records / COPIES, ignore_errors=True)
-    return True
 
 
-def _put_back(
-    folder: Path, copies: Path, aside: Path, copied: Copied, known: Collection[Path]
-) -> None:
-    originals = {Path(path): copies / name for path, name in copied.files.items()}
-    ours = (Path(real_path(folder)), *(path.parent for path in originals))
-    for path, _ in written_files(folder, copied.began):
-        real = Path(real_path(path))
-        is_new = real not in originals and path not in known
-        if is_new and is_checkpoint_file(path) and any(map(real.is_relative_to, ours)):
-            move_file(real, aside / path.relative_to(folder))
-    for path, copy in originals.items():
-        if _stamp(path) != _stamp(copy):
-            if path.exists():
-                move_file(path, aside / copy.relative_to(copies))
-            copy_file(copy, path)
+def _put_back(folder: Path, records: Path, aside: Path, copied: Copied) -> Undone:
+    own, others = _changes(records, copied)
+    real = Path(real_path(folder))
+    originals = {Path(path) for path in copied.files}
+    ours = (real, *(path.parent for path in originals))
+    made = [path for path, before in _noted(records)[0].items() if None in before]
+    for path in {file for place in made for file in (place, *place.rglob("*"))} - originals:
+        is_new = path.is_file() and not path.is_symlink() and is_checkpoint_file(path)
+        if is_new and any(map(path.is_relative_to, ours)):
+            move_file(path, aside / (path.relative_to(real) if real in path.parents else path.name))
+    for path, name in own.items():
+        if path.exists():
+            move_file(path, aside / name)
+        copy_file(records / COPIES / name, path)
+    for name in others.values():
+        move_file(records / COPIES / name, aside / COPIES / name)
+    return Undone(put_back=tuple(own.values()), left=tuple(others.values()))
+
+
+def _changes(records: Path, copied: Copied) -> tuple[dict[Path, str], dict[Path, str]]:
+    """Return the files that the attempt changed, and checkpoints that others may have.
+
+    A file is the attempt's if it found it as it was copied. What was removed with its folder was
+    not looked at before.
+    """
+    written, removed = _noted(records)
+    own: dict[Path, str] = {}
+    others: dict[Path, str] = {}
+    for path, name in ((Path(path), name) for path, name in copied.files.items()):
+        before, now = _stamp(records / COPIES / name), _stamp(path)
+        found = written.get(path, set())
+        went = before in removed.get(path, set()) or not removed.keys().isdisjoint(path.parents)
+        if now == before:
+            continue
+        if before in found or (went and (now is None or None in found)):
+            own[path] = name
+        elif is_checkpoint_file(path) or path.suffix.lower() in MODELS:
+            others[path] = name
+    return own, others
+
+
+def _noted(records: Path) -> tuple[_Found, _Found]:
+    """Return what the processes of an attempt wrote and removed, and how each file was before."""
+    found: dict[str, _Found] = {wire.WRITTEN: {}, wire.REMOVED: {}}
+    with contextlib.suppress(OSError):
+        content = read_regular(records / NOTES, NOTES_LIMIT, follow=False)
+        for what, written, size, path in _NOTE.findall(content):
+            before = (int(written), int(size)) if size != b"-1" else None
+            place = Path(os.path.normpath(os.fsdecode(path)))
+            found[what.decode()].setdefault(place, set()).add(before)
+    return found[wire.WRITTEN], found[wire.REMOVED]
 
 
 def _stamp(path: Path) -> tuple[int, int] | None:
     try:
-        about = os.stat(path)  # noqa: PTH116 - five times a second
+        about = path.stat()
     except OSError:
         return None
     return about.st_mtime_ns, about.st_size

@@ -7,6 +7,7 @@ good guess: the script may still do otherwise.
 from __future__ import annotations
 
 import ast
+import os
 import re
 from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
@@ -71,7 +72,7 @@ def script_in(command: Sequence[str], folder: Path) -> Path | None:
         module = word.replace(".", "/")
         names = (f"{module}.py", f"{module}/__main__.py") if before == "-m" else (word,)
         for path in (folder / name for name in names):
-            if path.suffix == ".py" and path.is_file():
+            if path.suffix == ".py" and os.path.isfile(path):  # noqa: PTH113 - it may not be reached
                 return path
     return None
 

@@ -14,14 +14,21 @@ from rocsteady.failures.difference import NAMES
 from rocsteady.failures.memory_arguments import memory_arguments
 from rocsteady.hangs.heartbeat_pages import SettingOutcome
 from rocsteady.hangs.looking.collect import collect
-from rocsteady.model import Decision, Failure
+from rocsteady.model import Decision, Failure, FailureKind
 from rocsteady.run.attempt.attempt_end import AttemptEnd, is_failure
 from rocsteady.run.attempt.symptoms import collect_symptoms
 from rocsteady.run.checkpoints.checkpoints import Checkpoints
 from rocsteady.run.context import AttemptContext, RunSpec, Services
 from rocsteady.run.job.stages import seed_option
 from rocsteady.run.options import RunOptions
-from rocsteady.run.recovery.backoff import LONGEST_WAIT, SCHEDULERS, Drives, in_detail, limit_of
+from rocsteady.run.recovery.backoff import (
+    LONGEST_WAIT,
+    SCHEDULERS,
+    Drives,
+    in_detail,
+    limit_of,
+    renamed,
+)
 from rocsteady.run.recovery.decision import THE_SCRIPTS_OWN, Here, what_failed
 from rocsteady.run.recovery.history import History
 from rocsteady.run.recovery.machine import RunMachine
@@ -90,7 +97,11 @@ class AttemptReview:
 
     def judged(self, failure: Failure, end: AttemptEnd, history: History) -> Failure:
         """Add to what the process showed what only the run knows."""
-        failure = self.drives.judged(failure, history, end.result)
+        if failure.kind == FailureKind.SCRIPT_ERROR and self._checkpoints.cleared:
+            return renamed(failure, FailureKind.CHECKPOINT_CORRUPT)
+        newest = self._checkpoints.newest()
+        given = self._checkpoints.folder / newest.path if newest else None
+        failure = self.drives.judged(failure, history, end.result, given)
         blamed = end.found.blame.ranks if end.found and end.found.blame else ()
         if len(blamed) == 1:  # it may be on another host, whose stack is read there
             failure = msgspec.structs.replace(failure, rank=blamed[0].rank)

@@ -75,9 +75,16 @@ class Drives:
         self._began = time.time() - CLOCK_GRAIN
 
     def judged(  # noqa: PLR0911 - one return a cause
-        self, failure: Failure, history: History, result: AttemptResult
+        self,
+        failure: Failure,
+        history: History,
+        result: AttemptResult,
+        given: Path | None = None,
     ) -> Failure:
-        """Tell a path that was there before from one that never was."""
+        """Tell a path that was there before from one that never was.
+
+        ``given``: the checkpoint that the script was told.
+        """
         stepped, unsaved = result.stepped, result.unsaved
         if failure.kind not in INTENDED and (gone := self._gone()):
             return _unavailable(failure, f"{gone} is gone")
@@ -92,9 +99,17 @@ class Drives:
         if not found:
             return failure
         path = found[-1]["path"]
-        if path in history.missed and stepped and not self._is_gone(path):
+        known = (self._folder / path, *([given] if given and given.name == Path(path).name else []))
+        there = next(filter(_answers, known), None)
+        again = path in history.missed
+        elsewhere = there is not None and there == given and there != Path(path)
+        if there and not stepped and (again or elsewhere):  # it looks in another folder
+            said = failure.seen[0] if failure.seen else failure.title
+            return replace(failure, seen=(f"{said}; {there} is there", *failure.seen[1:]))
+        if again and stepped and not self._is_gone(path):
             return failure
-        return replace(_unavailable(failure, f"{path} is gone"), missing=path)
+        title = f"{path} was not there for a moment" if there else f"{path} is gone"
+        return replace(_unavailable(failure, title), missing=path)
 
     def cleared(self, history: History, room: int = 0) -> Callable[[], bool]:
         """Return what tells that the last failure is over; ``room``: bytes of a checkpoint."""
@@ -107,9 +122,8 @@ class Drives:
             size, free = _usage(disk)
             wanted = free + max(min(ROOM, size // 10), room + room // 5)
             return lambda: _usage(disk)[1] >= wanted
-        missing = [path for path in history.missed if not _answers(self._folder / path)]
-        if kind == FailureKind.STORAGE_UNAVAILABLE and missing:
-            return lambda: all(_answers(self._folder / path) for path in missing)
+        if kind == FailureKind.STORAGE_UNAVAILABLE and history.failure and history.failure.missing:
+            return lambda: all(_answers(self._folder / path) for path in history.missed)
         return lambda: False
 
     def _is_gone(self, path: str) -> bool:
@@ -145,15 +159,20 @@ def in_detail(failure: Failure) -> str:
     return f"{failure.title} ({textwrap.shorten(hide_secrets(message), DETAIL, placeholder='...')})"
 
 
-def _unavailable(failure: Failure, title: str) -> Failure:
-    kind = load_failures().kinds[FailureKind.STORAGE_UNAVAILABLE]
+def renamed(failure: Failure, kind: str, title: str = "") -> Failure:
+    """Return a failure as one of another kind."""
+    known = load_failures().kinds[kind]
     return replace(
         failure,
-        kind=kind.id,
-        title=title,
-        words=kind.words,
-        fingerprint=replace(failure.fingerprint, kind=kind.id),
+        kind=known.id,
+        title=title or known.title,
+        words=known.words,
+        fingerprint=replace(failure.fingerprint, kind=known.id),
     )
+
+
+def _unavailable(failure: Failure, title: str) -> Failure:
+    return renamed(failure, FailureKind.STORAGE_UNAVAILABLE, title)
 
 
 def _usage(folder: Path) -> tuple[int, int]:

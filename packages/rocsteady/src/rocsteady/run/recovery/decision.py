@@ -60,8 +60,8 @@ AFTER: Mapping[Outcome, tuple[Next, str, int | None]] = {
     Outcome.STARTED_OVER: (
         Next.END,
         (
-            "the script started over instead of resuming: {over}. It was stopped, and the files of"
-            " the run are as they were before. Run rocsteady init once"
+            "the script started over instead of resuming: {over}. It was stopped, and what it wrote"
+            " is undone. Run rocsteady init once"
         ),
         PERSON_NEEDED,
     ),

@@ -11,13 +11,11 @@ from collections.abc import Callable
 from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
-from .. import wire
+from .. import wire, writes
 from ..wire import CHECKPOINT, COMPILE, COMPUTE, EVALUATE, FAULTS, RECORD, STRATEGY
 from . import page, script_end, step_beats
 from .heart import AFTER_ASIDE, Heart
 from .training_facts import LoaderRecorder, LossMonitor, SizeReport
-
-LATE = 10  # steps: a script may make a few before it loads its checkpoint
 
 heart = Heart()
 stacks = page.StackSignal()
@@ -152,6 +150,7 @@ def _save(original: Any) -> Any:
         except Exception as error:  # ours, and not the script's business
             phase = -1
             heart.stop(error)
+        _leave_saved(args, kwargs)
         try:
             saved = original(*args, **kwargs)
         except BaseException:
@@ -162,7 +161,7 @@ def _save(original: Any) -> Any:
                 heart.end(phase)
             except Exception as error:  # ours, and not the script's business
                 heart.stop(error)
-        _leave_saved(args, kwargs, failed=False)
+        _leave_saved(args, kwargs, done=True)
         heart.tell(wire.W_SAVED_STEP, heart.steps)
         heart.tell(wire.W_SAVED, time.monotonic_ns())
         return saved
@@ -170,32 +169,40 @@ def _save(original: Any) -> Any:
     return _in_place_of(original, save)
 
 
-def _leave_saved(args: Any, kwargs: Any, *, failed: bool) -> None:
-    """Leave the folder of a file that was saved, or could not be, if that says anything new."""
+def _leave_saved(args: Any, kwargs: Any, *, done: bool = False, failed: bool = False) -> None:
+    """Leave the name of a file that is saved, was saved, or could not be."""
     try:
-        target = args[1] if len(args) > 1 else kwargs.get("f") or kwargs.get("checkpoint_id")
-        path = target if isinstance(target, (str, os.PathLike)) else getattr(target, "name", None)
-        if not isinstance(path, (str, os.PathLike)) or heart.is_strange():
+        names = (kwargs.get(name) for name in ("f", "filename", "checkpoint_id"))
+        target = args[1] if len(args) > 1 else next(filter(None, names), None)
+        path = _path_of(target)
+        if path is not None:
+            writes.note(path)
+        if heart.is_strange():
+            _saved[""] = 0, 0
             return
-        whole = os.path.abspath(os.fspath(path))
-        folder = os.path.dirname(whole)
-        if folder in _saved_in and not failed:
+        whole = os.path.abspath(path) if path else ""  # in memory, and from there to wherever
+        about = (0, 0)
+        if done and whole:
+            status = os.stat(whole)
+            about = status.st_ino, status.st_mtime_ns
+        elif whole in _saved and not failed:
             return
-        _saved_in[folder] = None
-        content = {
-            "version": wire.SAVED_VERSION,
-            "folders": list(_saved_in)[-SAVED_FOLDERS:],
-            "failed": whole if failed else "",
-        }
-        page.leave(wire.SAVED_SUFFIX, json.dumps(content).encode())
+        _saved.pop(whole, None)  # the latest last
+        _saved[whole] = about
+        _leave_saved_files(whole if failed else "")
     except Exception as error:  # ours, and not the script's business
         page.note("where it was saved", error)
 
 
+def _leave_saved_files(failed: str = "", unread: str = "") -> None:
+    saved = [(path, *about) for path, about in list(_saved.items())[-SAVED_FILES:]]
+    content = {"version": wire.SAVED_VERSION, "files": saved, "failed": failed, "unread": unread}
+    page.leave(wire.SAVED_SUFFIX, json.dumps(content).encode())
+
+
 def _serialization(module: Any) -> None:
     _saves("save")(module)
-    original = module.load
-    module.load = _in_place_of(original, _around_load(heart, original))
+    module.load = _around_load(module.load, _loaded_file)
 
 
 def _evaluate(module: Any) -> None:
@@ -268,43 +275,43 @@ def _in_place_of(original: Any, ours: Any) -> Any:  # any function
     return ours
 
 
-def _around_load(heart: Heart, original: Any) -> Any:
-    """Return ``torch.load`` that reports the checkpoint from which the script resumes.
+def _around_load(original: Any, told: Callable[[Any, Any, Any], tuple[Any, Any]]) -> Any:
+    """Return a function that reports the checkpoint from which the script resumes.
 
-    A file counts if it has the state of an optimizer: weights alone may be any model.
+    A file counts if it has the state of an optimizer: weights alone may be any model. ``told``
+    returns from where a call loads, and the state.
     """
 
     def load(*args: Any, **kwargs: Any) -> Any:  # whatever torch has
-        loaded = original(*args, **kwargs)
         try:
-            source = args[0] if args else kwargs.get("f")
-            if heart.steps < LATE and not heart.is_strange() and _has_optimizer(loaded):
+            loaded = original(*args, **kwargs)
+        except Exception:
+            _leave_unread(told(args, kwargs, None)[0])
+            raise
+        try:
+            source, state = told(args, kwargs, loaded)
+            if heart.steps < wire.LATE and not heart.is_strange() and _has_optimizer(state):
                 _leave_checkpoint_read(source, heart.steps)
         except Exception as error:  # ours, and not the script's business
             page.note("the checkpoint that was read", error)
         return loaded
 
-    return load
+    return _in_place_of(original, load)
+
+
+def _loaded_file(args: Any, kwargs: Any, loaded: Any) -> tuple[Any, Any]:
+    return args[0] if args else kwargs.get("f"), loaded
+
+
+def _loaded_folder(args: Any, kwargs: Any, _: Any) -> tuple[Any, Any]:
+    """Return what torch.distributed.checkpoint loads: into the state that it is given."""
+    reader = kwargs.get("storage_reader")
+    source = kwargs.get("checkpoint_id") or getattr(reader, "path", None)
+    return source, args[0] if args else kwargs.get("state_dict")
 
 
 def _distributed_load(module: Any) -> None:
-    """Report a folder that torch.distributed.checkpoint loads: into the state that it is given."""
-    original = module.load
-
-    def load(*args: Any, **kwargs: Any) -> Any:  # whatever torch has
-        loaded = original(*args, **kwargs)
-        try:
-            state = args[0] if args else kwargs.get("state_dict")
-            source = kwargs.get("checkpoint_id") or getattr(
-                kwargs.get("storage_reader"), "path", None
-            )
-            if heart.steps < LATE and not heart.is_strange() and _has_optimizer(state):
-                _leave_checkpoint_read(source, heart.steps)
-        except Exception as error:  # ours, and not the script's business
-            page.note("the checkpoint that was read", error)
-        return loaded
-
-    module.load = _in_place_of(original, load)
+    module.load = _around_load(module.load, _loaded_folder)
 
 
 def _has_optimizer(loaded: object, depth: int = 3) -> bool:
@@ -319,10 +326,25 @@ def _has_optimizer(loaded: object, depth: int = 3) -> bool:
     return depth > 0 and any(_has_optimizer(each, depth - 1) for each in inner[:32])
 
 
+def _leave_unread(source: object) -> None:
+    """Leave the name of a file that could not be loaded."""
+    try:
+        path = _path_of(source)
+        if path is not None and not heart.steps:
+            _leave_saved_files(unread=os.path.abspath(path))
+    except Exception as error:  # ours, and not the script's business
+        page.note("what could not be loaded", error)
+
+
+def _path_of(file: object) -> str | None:
+    path = file if isinstance(file, (str, os.PathLike)) else getattr(file, "name", None)
+    return os.fspath(path) if isinstance(path, (str, os.PathLike)) else None
+
+
 def _leave_checkpoint_read(source: object, steps: int) -> None:
     """Leave the file's name. One that is read after the first step does not replace another."""
-    path = source if isinstance(source, (str, os.PathLike)) else getattr(source, "name", None)
-    if isinstance(path, (str, os.PathLike)) and not (steps and _read):
+    path = _path_of(source)
+    if path is not None and not (steps and _read):
         _read.append(str(path))
         whole = os.path.realpath(path)
         content = {
@@ -335,8 +357,8 @@ def _leave_checkpoint_read(source: object, steps: int) -> None:
 
 
 _read: list[str] = []  # checkpoints
-_saved_in: dict[str, None] = {}  # folders, the latest last
-SAVED_FOLDERS = 20  # that are reported
+_saved: dict[str, tuple[int, int]] = {}  # files, the latest last: inode and time; 0: not yet whole
+SAVED_FILES = 40  # that are reported
 
 
 _skip: list[Callable[[CodeType], None]] = []  # Dynamo's own way to do so, once it is imported
