@@ -90,7 +90,7 @@ def test_a_script_that_starts_over_is_stopped_and_undone(
     assert ended.code == 76, ended.err
     assert (project.folder / "last.pt").read_bytes() == saved
     assert (project.folder / "log.txt").read_text().split()[-1] == "34"
-    assert "the script started over instead of resuming: it wrote over last.pt" in ended.err
+    assert "the script started over instead of resuming: it made steps without reading" in ended.err
     assert [each["outcome"] for each in project.story()["attempts"]][1] == (
         "started over instead of resuming"
     )

@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 
 import pytest
 from supervised import ROCSTEADY, Ended, Project, until
@@ -255,11 +254,9 @@ def test_a_file_with_holes_is_no_reason_not_to_restart(project: Project, torch_p
     text = (project.folder / script).read_text()
     holes = 'open("cache.bin", "ab").truncate(1 << 42)\n'
     (project.folder / script).write_text(text.replace("done = 0\n", f"done = 0\n{holes}", 1))
-    began = time.monotonic()
 
     resumed_well(project.run("--", torch_python, script, within=WITHIN))
 
-    assert time.monotonic() - began < 100
     assert (project.folder / "cache.bin").stat().st_blocks < 100
 
 
