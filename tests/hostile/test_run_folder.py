@@ -181,7 +181,8 @@ def test_which_checkpoint_a_script_from_elsewhere_would_read_is_shown(left: Proj
     assert (asked.code, asked.out) == (76, "")
     assert "resume: resumes with --resume CHECKPOINT (found in train.py:" in asked.err
     assert "\ncheckpoint: checkpoints/planted.pt\n" in asked.err
-    assert ended.out == "began with --resume checkpoints/planted.pt\n", ended.err
+    planted = left.folder / "checkpoints/planted.pt"
+    assert ended.out == f"began with --resume {planted}\n", ended.err
 
 
 def test_no_value_looks_like_another_line_of_what_is_asked_about(left: Project) -> None:

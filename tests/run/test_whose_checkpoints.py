@@ -57,8 +57,8 @@ def trains(project: Project) -> Project:
 
 
 def starts(project: Project) -> list[str]:
-    """Return the arguments of each start of the script."""
-    return (project.folder / "starts").read_text().splitlines()
+    """Return the arguments of each start of the script, paths from its folder."""
+    return (project.folder / "starts").read_text().replace(f"{project.folder}/", "").splitlines()
 
 
 def files(project: Project) -> dict[str, bytes]:
