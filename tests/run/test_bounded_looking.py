@@ -40,7 +40,7 @@ WAITS = {
     "sleep": "time.sleep(45)",
 }
 SHARE = 0.2  # of a core, for the supervisor alone
-SPAN = 12.0  # seconds over which that is measured
+SPAN = 20.0  # seconds over which that is measured
 
 
 def script(crowd: str, wait: str) -> str:
@@ -81,7 +81,7 @@ def test_what_is_not_proven_is_slow_after_30_s_and_looking_takes_little(
         "--max-attempts", "1", "--", sys.executable, project.script(script(crowd, "sleep"))
     )
     until(Path(project.folder, "waits").exists)
-    time.sleep(20)
+    time.sleep(14)
     before = procfs.stat(child.pid).cpu
     time.sleep(SPAN)
     used = procfs.stat(child.pid).cpu - before
@@ -90,4 +90,4 @@ def test_what_is_not_proven_is_slow_after_30_s_and_looking_takes_little(
 
     assert ended.code == 0, ended.err
     assert len(ended.lines("slow")) == 1, ended.err
-    assert used / SPAN < SHARE
+    assert used / SPAN < SHARE, f"{used / SPAN:.2f} of a core"
