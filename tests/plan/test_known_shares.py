@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
+from rocsteady.plan.trials import STACKS_FOR
 from rocsteady.report.series import phase_seconds
 from rocsteady.screens.watch import time_shares
 from rocsteady.store.values import RunRecord
@@ -60,6 +61,15 @@ def off(shown: dict[str, float], true: dict[str, float]) -> dict[str, str]:
     return {part: f"{each:+.1%}" for part, each in by.items() if abs(each) > POINTS}
 
 
+def in_window(kept: Path, measured: float) -> dict[str, float]:
+    """Return what the script spent while its pace was measured, before its stacks were sampled."""
+    lines = [json.loads(line) for line in kept.read_text().splitlines()]
+    until = lines[-1][0] - STACKS_FOR
+    first = min(lines, key=lambda line: abs(line[0] - (until - measured)))[1]
+    last = min(lines, key=lambda line: abs(line[0] - until))[1]
+    return {part: last[part] - first.get(part, 0.0) for part in last}
+
+
 def by_phase(true: dict[str, float]) -> dict[str, float]:
     own = {"compute": true.get("compute", 0.0) + true.get("own", 0.0)}
     return {part: true.get(part, 0.0) for part in PHASES} | own
@@ -96,7 +106,8 @@ def test_plan_shows_the_scripts_own_shares(
     told = project.say("plan", "--yes", "--trial", "12s", "--json", "--", *command, within=WITHIN)
     assert told.code == 0, told.err
     limits = {it["part"]: it["share"] for it in json.loads(told.out)["limits"]}
-    true = by_phase(spent := json.loads(kept.read_text()))
+    measured = json.loads(told.out)["options"][0]["pace"]["seconds"]
+    true = by_phase(spent := in_window(kept, measured))
     groups = {part: true[part] for part in ("data", "evaluate")}
     groups["compute"] = sum(true[part] for part in COMPUTE)
     shown = {part: limits.get(part) or 0.0 for part in groups}

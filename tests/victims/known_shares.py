@@ -3,7 +3,7 @@
 It knows nothing of phases or hooks: it adds up what passes around its own calls. Its one argument
 says how long each part takes, in milliseconds, and how the loop is made. With ``layers``, forward,
 backward and optimizer are torch's own work and take what they take; else all of it is waiting.
-Where TRUTH names a file, what was measured so far is kept there as well.
+Where TRUTH names a file, what was measured so far is added there, a line each time.
 """
 
 from __future__ import annotations
@@ -47,9 +47,8 @@ def think(milliseconds: float) -> None:
 def tell() -> None:
     global told  # noqa: PLW0603 - one script, one clock
     if truth and time.perf_counter() - told > 0.2:
-        part = Path(f"{truth}.part")
-        part.write_text(json.dumps(spent))
-        part.replace(truth)
+        with Path(truth).open("a", encoding="utf-8") as file:
+            file.write(json.dumps([time.perf_counter(), spent]) + "\n")
         told = time.perf_counter()
 
 
@@ -115,9 +114,9 @@ for _ in range(spec["epochs"]):
                 optimizer.step()
         with measured("compute"):
             optimizer.zero_grad()
+            tell()
         with measured("own"):
             own_work(spec["own"])
-            tell()
     if spec["validate"]:
         model.eval()
         with torch.no_grad():
