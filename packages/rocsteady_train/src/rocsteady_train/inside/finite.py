@@ -69,6 +69,7 @@ class Origins(Watcher):
             self._from[key] = (bad, OUTSIDE)
         elif bad == NAN or not _asks_for_infinity(call):
             self._from[key] = (bad, call.text)
+            call.suspect = True
 
     def loss(self, tensor: Any) -> None:
         """Look at what the backward begins from."""

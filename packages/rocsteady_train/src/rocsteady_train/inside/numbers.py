@@ -61,6 +61,7 @@ class Comparison(Watcher):
             return
         self._compared[call.name] = self._compared.get(call.name, 0) + 1
         if how:
+            call.suspect = True
             self._deviations.append({"how": how, "operation": call.text})
             if len(self._deviations) == 1:
                 leave_origin({"kind": "wrong", "how": how, "operation": call.text})

@@ -33,7 +33,17 @@ UNINITIALIZED = frozenset(("empty", "empty_like", "empty_strided", "new_empty", 
 class Call:
     """One call of an operator: what it was given, and where it comes from."""
 
-    __slots__ = ("args", "backward", "func", "kwargs", "name", "place", "text", "writes")
+    __slots__ = (
+        "args",
+        "backward",
+        "func",
+        "kwargs",
+        "name",
+        "place",
+        "suspect",
+        "text",
+        "writes",
+    )
 
     def __init__(self, func: Any, args: Any, kwargs: Any) -> None:
         self.func, self.args, self.kwargs = func, args, kwargs
@@ -41,6 +51,7 @@ class Call:
         self.text: dict[str, Any] = {}
         self.place: tuple[str, str] = ("", "")  # the user's line, the module
         self.backward = False
+        self.suspect = False  # a watcher saw its numbers go wrong
         self.writes = _writes(func)
 
     def inputs(self) -> list[Any]:
@@ -199,6 +210,8 @@ class Recorder(TORCH_MODE):
                 self._words[base + wire.O_STATE] = wire.CAME_BACK
                 for watcher, before in zip(self.watchers, kept):
                     watcher.after(call, result, before)
+                if call.suspect and call.text["key"] == self._keep:
+                    self._keep = ""  # what is kept is what it went wrong with
             except Exception as error:  # ours, and not the script's business
                 self._stop(error)
         return result
