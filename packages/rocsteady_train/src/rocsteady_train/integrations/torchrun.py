@@ -377,11 +377,13 @@ class Rendezvous(RendezvousHandler):
         decided: Proposal = self._agreed(info) if self._several else {}
         if decided.get("again"):
             return dict(decided)
+        if decided.get("end"):  # whatever the watcher makes of it: one that begins does not end
+            watcher = self._watcher
+            said = None if watcher is None else watcher.answer(LAST_WORDS_WITHIN, "end")
+            return said or {"end": decided["end"]}
         answer = None if self._watcher is None else self._watcher.answer(within, "set")
         if self._watcher is not None:
             self._watcher.wants_restart = False  # whatever was asked for is done by now
-        if answer is None and decided.get("end"):
-            answer = {"end": decided["end"]}
         if answer is None and decided.get("workarounds"):  # it has ended since it accepted them
             return {"again": True}
         self._set({} if answer is None else answer.get("set", {}))
