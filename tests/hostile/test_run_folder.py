@@ -147,7 +147,8 @@ def test_what_a_run_from_elsewhere_would_start_and_set_is_shown_whole(left: Proj
         "checkpoint: finish\n",
     ):
         assert shown in asked.err
-    assert ended.out.splitlines() == ["PLANTED: None None ['--from', 'finish']", "SDMA: 0"]
+    planted = f"PLANTED: None None ['--from', '{left.folder / 'finish'}']"
+    assert ended.out.splitlines() == [planted, "SDMA: 0"]
     assert (ended.code, known.code) == (0, 0), ended.err
 
 

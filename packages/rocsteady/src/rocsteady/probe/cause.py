@@ -9,6 +9,7 @@ from importlib import resources
 from pathlib import Path
 
 import msgspec
+from rocsteady_train.untrusted_file import read_regular
 
 from rocsteady.failures.remedy import load_remedies
 from rocsteady.failures.situation import Refused
@@ -31,7 +32,7 @@ from rocsteady.system.bounded_call import AnswerKind, ask
 CAUSE_VERSION = 1  # of the JSON that a Cause is written as
 REPRODUCING, ALONE, OF_SCRIPT = 3, 5, 3  # tries
 ENOUGH = 2  # tries that fail under a cure of what always fails
-LINES = 40  # of a reproduction
+LINES, SCRIPT_BYTES = 40, 64 * 1024  # of a reproduction, at most
 WRITTEN_WITHIN = timedelta(seconds=180)
 NUMBERS = {"first": 2, "every": 50}  # steps in which each operation is compared
 VERBS = {
@@ -204,7 +205,7 @@ class Search:
             alone = Experiment(tries=(first, *self._again(runner, script)))
             control = runner.attempt(script, Setup(), "exact")
             made = Reproduction(
-                text=script.read_text(encoding="utf-8"),
+                text=read_regular(script, SCRIPT_BYTES, follow=False).decode(),
                 values=str(self._inputs) if values == "values" else "",
                 alone=alone,
                 control=control,
