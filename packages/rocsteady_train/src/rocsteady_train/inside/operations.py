@@ -16,11 +16,12 @@ import threading
 from time import monotonic_ns
 from typing import Any
 
+from torch.utils._python_dispatch import TorchDispatchMode
+
 from . import wire
 from .heartbeat import page
 from .heartbeat.heart import Heart
 
-TORCH_MODE: Any = sys.modules["torch"].utils._python_dispatch.TorchDispatchMode  # noqa: SLF001
 LISTED = 6  # tensors of a list that are written down; an optimizer passes hundreds
 FRAMES = 120  # looked at for the user's own line
 REMEMBERED = 200_000  # forward operations whose lines are known to their backward
@@ -137,7 +138,7 @@ class Watcher:
         return original
 
 
-class Recorder(TORCH_MODE):
+class Recorder(TorchDispatchMode):
     def __init__(self, heart: Heart) -> None:
         super().__init__()
         self._heart = heart
