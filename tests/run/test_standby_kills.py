@@ -136,6 +136,12 @@ class KilledRun:
             assert time.monotonic() < end, (left_behind(self.name), self.said())
             time.sleep(0.05)
 
+    def saved(self) -> int:
+        return sum(1 for _ in self.runs.folder.glob("checkpoints/*.pt"))
+
+    def has_saved(self, checkpoints: int) -> bool:
+        return self.saved() >= checkpoints
+
     def said(self) -> str:
         return (self.runs.folder.parent / "log").read_text()[-3000:]
 
@@ -148,9 +154,8 @@ def test_whoever_is_killed_nothing_is_left_and_nothing_trains_twice(tmp_path: Pa
     run, chance = KilledRun(tmp_path), random.Random(SEED)  # noqa: S311 - nothing is guarded by it
     try:
         for _ in range(3):
-            run.until(functools.partial(run.pids, "attempt"))
-            time.sleep(6.0)  # it has made steps by then
-            run.kill("attempt")
+            run.until(functools.partial(run.has_saved, run.saved() + 3))
+            run.kill("attempt")  # soon, so that restarts take much of the time
         turns, killed = iter(ROLES), 0
         while killed < KILLS:
             role = next(turns, "") or chance.choice(ROLES)

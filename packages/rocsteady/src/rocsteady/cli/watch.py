@@ -83,7 +83,9 @@ def command(  # noqa: PLR0913 - one argument an option
             raise click.UsageError("give a RUN or --pid, not both")
         ctx.exit(_inspect(pid, as_json=as_json))
     if sys.platform == "win32":
-        ctx.fail("a run needs Linux or WSL2. To look into a process here: rocsteady watch --pid")
+        ctx.fail(
+            "a run needs Linux or WSL2. To look into a process here: rocsteady watch --pid PID"
+        )
     with open_journal(name, running) as journal:
         if journal is None:
             raise nothing_run(name)
