@@ -18,7 +18,6 @@ from rocsteady.cli.options import open_root
 from rocsteady.cli.project import enter, find_journal_place, find_project, find_run, open_journal
 from rocsteady.doctor.diagnosis import diagnose, doctors_knowledge
 from rocsteady.doctor.knowledge.reader import load_knowledge
-from rocsteady.doctor.machine.gpus import displays
 from rocsteady.doctor.machine.machine import Machine, examine, software_of
 from rocsteady.errors import RocsteadyError
 from rocsteady.exit_codes import INTERRUPTED
@@ -99,7 +98,7 @@ def find_cause(options: CauseOptions) -> int:
         f" {rough_duration(limits.hang_after)}."
     )
     root = open_root(None, python)
-    here, view = examine(root, load_knowledge().variables)
+    here, _ = examine(root, load_knowledge().variables)
     place = find_journal_place(state_folder() / "probes")
     memory, journal = Memory(place), Journal(place)
     software, since = software_of(here), time.time()
@@ -111,7 +110,7 @@ def find_cause(options: CauseOptions) -> int:
             memory,
             job.command,
             software=software,
-            screens=displays(view),
+            screens=here.gpus.screens,
             again=options.again,
         )
         with ScriptTries(folder, job, limits, guard, tell) as tries:
