@@ -14,12 +14,12 @@ from rocsteady.doctor.knowledge.values import Severity
 from rocsteady.doctor.machine.system import SetVariable
 from rocsteady.doctor.machine.view import Unread
 from rocsteady.screens.doctor import (
-    closing_sentence,
     render_diagnosis,
     render_machine,
     render_paste,
     render_rule,
     render_rule_list,
+    steps_in_order,
     typed,
 )
 
@@ -39,6 +39,7 @@ def check_page(plain: str, coloured: str, width: int, commands: set[str]) -> Non
         assert line == line.rstrip()
         copied = line[14:].strip().removeprefix("fix: ").removeprefix("check: ") in commands
         copied = copied or line.strip().removeprefix("fix: ").removeprefix("check: ") in commands
+        copied = copied or line.strip().partition(". ")[2] in commands  # of a list
         assert len(line) <= width or copied or len(line.split()[-1]) > width // 2, line
 
 
@@ -61,14 +62,37 @@ def test_a_diagnosis_fits_and_has_every_word(
     assert all(each.rule in whole for each in diagnosis.findings)
 
 
-def test_a_diagnosis_fills_one_screen_unless_more_blocks_training(
-    recorded: Recorded, every_machine: str
-) -> None:
+@WIDTHS
+def test_no_risk_is_folded(recorded: Recorded, every_machine: str, width: int) -> None:
     diagnosis = recorded.diagnosis(every_machine)
+    screen = " ".join(render_diagnosis(diagnosis, width=width, colour=False).split())
 
-    screen = render_diagnosis(diagnosis, width=80, colour=False)
+    for each in (*diagnosis.having(Severity.BLOCKS), *diagnosis.having(Severity.RISKS)):
+        assert " ".join(each.summary.split(". ")[0].split()) in screen
 
-    assert screen.count("\n") <= 24 or len(diagnosis.having(Severity.BLOCKS)) > 1
+
+def test_each_step_is_listed_once_and_one_torch_is_installed(recorded: Recorded) -> None:
+    override = "unset HSA_OVERRIDE_GFX_VERSION"
+    index = "--index-url https://stable.repo.amd.com/rocm/whl-next/"
+    torch = f"pip install --force-reinstall {index} 'torch[device-gfx1010]'"
+
+    steps = steps_in_order(recorded.diagnosis("rx5700xt-override").findings)
+
+    assert steps[:3] == (override, torch, "export AMDGCN_USE_BUFFER_OPS=0")
+    assert len(set(steps)) == len(steps)
+
+
+def test_a_restart_comes_after_what_it_is_for(recorded: Recorded) -> None:
+    steps = steps_in_order(recorded.diagnosis("mi210-8").having(Severity.RISKS))
+
+    assert steps[-2:] == ("sudo update-grub", "reboot")
+
+
+def test_a_single_fix_stays_at_its_finding(recorded: Recorded) -> None:
+    diagnosis = recorded.diagnosis("rx6900xt-igpu")
+
+    assert steps_in_order(diagnosis.findings) == ()
+    assert "fix: export ROCR_" in render_diagnosis(diagnosis, width=80, colour=False)
 
 
 def test_a_block_for_an_issue_is_fenced_and_short(recorded: Recorded, every_machine: str) -> None:
@@ -83,9 +107,9 @@ def test_a_gpu_that_torch_will_not_use_is_not_called_absent(recorded: Recorded) 
     hidden = SetVariable(name="CUDA_VISIBLE_DEVICES", value="-1")
     machine = msgspec.structs.replace(recorded.machine("rx7900xtx"), variables=(hidden,))
 
-    assert closing_sentence(diagnose(machine, recorded.knowledge)).startswith(
-        "Training will run on the CPU: PyTorch will not use the GPU as configured."
-    )
+    page = render_diagnosis(diagnose(machine, recorded.knowledge), width=100, colour=False)
+
+    assert "Training will run on the CPU: PyTorch will not use the GPU as configured." in page
 
 
 def test_without_torch_nothing_is_promised_and_the_python_can_be_named(recorded: Recorded) -> None:

@@ -6,7 +6,6 @@ software that it was made with: one of other software is a note, since nobody ha
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, date, datetime
@@ -185,7 +184,7 @@ def _for_this_system(fix: Fix, facts: Facts) -> Fix:
         return fix
     commands = fix.container
     if facts.values("container") == ("podman",):
-        commands = tuple(re.sub("^docker run", "podman run", line) for line in commands)
+        commands = tuple(line.replace("docker run", "podman run") for line in commands)
     needs = tuple(need for need in fix.needs if need is not Need.RELOGIN)  # it starts anew anyway
     return msgspec.structs.replace(fix, commands=commands, needs=needs)
 

@@ -36,12 +36,10 @@ from rocsteady.screens.screen import COLUMN_GAP, NARROW, Page, wrapped
 from rocsteady.wording import plural, size
 
 LABEL = 14  # columns of a mark and the name of an area
-SCREEN_LINES = 24  # of a screen
 PASTE_WIDTH, PASTE_LINES = 100, 80  # of a block for an issue
 SENTENCE_END = re.compile(r"(?<=\.) (?=[A-Z])")
 FINDING_WIDTH = 70  # characters of a finding that say what is wrong, and why that matters
 HERE = "this machine"  # confirmed here: what a probe saw, which has no rule to explain
-MAX_COMMANDS = 2  # on the screen; -v has them all
 LABELS = {Severity.BLOCKS: "block:", Severity.RISKS: "risk:", Severity.NOTES: "note:"}
 STYLES = {Severity.BLOCKS: RED, Severity.RISKS: YELLOW, Severity.NOTES: DIM}
 COUNTED = {
@@ -49,10 +47,12 @@ COUNTED = {
     Severity.RISKS: ("risk", "risks"),
     Severity.NOTES: ("note", "notes"),
 }
+SEVERAL = 2  # fixes, from which on their commands are one list
+INSTALLS_TORCH = "pip install --force-reinstall "
 AFTERWARDS = {
-    Need.RELOGIN: "then log out and in again",
-    Need.REBOOT: "then reboot",
-}
+    Need.RELOGIN: "log out and in again",
+    Need.REBOOT: "reboot",
+}  # the later does for both
 
 
 class Mark(NamedTuple):
@@ -71,41 +71,22 @@ MARKS = {Severity.BLOCKS: BLOCK, Severity.RISKS: RISK}
 def render_diagnosis(
     diagnosis: Diagnosis, *, width: int, colour: bool, everything: bool = False
 ) -> str:
-    """Draw an area a mark, what is wrong with it and how to fix that, and last the verdict.
+    """Draw an area a mark and what is wrong with it; then the verdict, and what to do, in order.
 
-    A screen full at most, unless more blocks training, or ``everything`` is asked for.
+    No risk is left out: one that corrupts results looks like any other until it is read.
     """
-    if everything:
-        return _drawn(diagnosis, diagnosis.findings, width, colour=colour, everything=True)
-    shown = [each for each in diagnosis.findings if each.severity is not Severity.NOTES]
-    least = max(1, len(diagnosis.having(Severity.BLOCKS)))
-    for number in range(len(shown), least - 1, -1):
-        screen = _drawn(diagnosis, shown[:number], width, colour=colour)
-        if screen.count("\n") <= SCREEN_LINES:
-            return screen
-    return _drawn(diagnosis, shown[:least], width, colour=colour)
-
-
-def _drawn(
-    diagnosis: Diagnosis,
-    shown: Sequence[Finding],
-    width: int,
-    *,
-    colour: bool,
-    everything: bool = False,
-) -> str:
     page = Page(width, colour=colour)
     indent = LABEL if page.width - LABEL >= NARROW else 2
+    hidden = () if everything else diagnosis.having(Severity.NOTES)
+    shown = [each for each in diagnosis.findings if each not in hidden]
+    steps = () if everything else steps_in_order(shown)
     for area in Area:
         texts = _texts(area, diagnosis, everything=everything)
         lines = [Pieces(((line, ""),)) for text in texts for line in wrapped(text, width - indent)]
         for finding in (each for each in shown if each.area is area):
-            lines += _finding(finding, page.width - indent, everything=everything)
+            lines += _finding(finding, page.width - indent, everything=everything, listed=steps)
         _rows(page, _mark(area, diagnosis), area.value, lines, indent)
     _unchecked(page, diagnosis, indent, everything=everything)
-    hidden = [each for each in diagnosis.findings if each not in shown]
-    if also := [each.rule for each in hidden if each.severity is not Severity.NOTES]:
-        page.row("    also", ", ".join(also), column=LABEL, style=DIM)
     if everything:
         _checked(page, diagnosis)
     if diagnosis.more:
@@ -114,12 +95,32 @@ def _drawn(
     more = (hidden or diagnosis.unchecked) and not everything
     verdict, counts = _expectation(diagnosis), _counts(diagnosis)
     counts = f"{counts} (rocsteady doctor -v)." if more else f"{counts}."
-    if len(verdict) + 1 + len(counts) <= page.width:
+    if steps:
+        page.paragraph(f"{verdict} Do this, in order:", style=BOLD)
+        for number, step in enumerate((*steps, "rocsteady doctor"), start=1):
+            page.line(f"{number:>3}. {step}")
+        page.paragraph(counts, style=BOLD)
+    elif len(verdict) + 1 + len(counts) <= page.width:
         page.line(f"{verdict} {counts}", style=BOLD)
     else:
         page.paragraph(verdict, style=BOLD)
         page.paragraph(counts, style=BOLD)
     return str(page)
+
+
+def steps_in_order(findings: Sequence[Finding]) -> Sequence[str]:
+    """Return each command of several fixes once, those of what blocks training first.
+
+    One torch is installed: the one for the worst finding. A single fix stays at its finding.
+    """
+    fixes = [each.fix for each in findings if each.fix.commands]
+    if len(fixes) < SEVERAL:
+        return ()
+    commands = dict.fromkeys(command for fix in fixes for command in fix.commands)
+    installing = [each for each in commands if each.startswith(INSTALLS_TORCH)]
+    needed = {need for fix in fixes for need in fix.needs}
+    afterwards = [step for need, step in AFTERWARDS.items() if need in needed][-1:]
+    return (*(each for each in commands if each not in installing[1:]), *afterwards)
 
 
 class Pieces(NamedTuple):
@@ -177,8 +178,10 @@ def _torch_texts(machine: Brief, *, everything: bool) -> Sequence[str]:
     return (machine.torch + covers,)
 
 
-def _finding(finding: Finding, width: int, *, everything: bool) -> Iterator[Pieces]:
-    """Draw what is wrong, with the rule at its end, and below it what to type."""
+def _finding(
+    finding: Finding, width: int, *, everything: bool, listed: Sequence[str]
+) -> Iterator[Pieces]:
+    """Draw what is wrong, with the rule at its end, and below it what to do if no list has it."""
     summary = finding.summary if everything else first_sentences(finding.summary)
     label = LABELS[finding.severity]
     first, *rest = wrapped(f"{label} {summary}", width)
@@ -190,19 +193,17 @@ def _finding(finding: Finding, width: int, *, everything: bool) -> Iterator[Piec
     else:
         lines.append(((" " * max(0, width - len(finding.rule)), ""), (finding.rule, DIM)))
     yield from map(Pieces, lines)
-    for line in _fix(finding.fix, width, everything=everything):
+    for line in _fix(finding.fix, width, everything=everything, listed=listed):
         yield Pieces(((line, ""),))
 
 
-def _fix(fix: Fix, width: int, *, everything: bool) -> Iterator[str]:
-    commands = fix.commands if everything else fix.commands[:MAX_COMMANDS]
-    if commands:
-        yield from (f"{'     ' if number else 'fix: '}{it}" for number, it in enumerate(commands))
-        if then := ", ".join(AFTERWARDS[need] for need in fix.needs if need in AFTERWARDS):
-            yield f"     {then}"
-    else:
+def _fix(fix: Fix, width: int, *, everything: bool, listed: Sequence[str]) -> Iterator[str]:
+    if not fix.commands:
         text = fix.text if everything else first_sentences(fix.text)
         yield from wrapped(f"fix: {text}", width)
+    elif not listed:
+        yield from (f"{' ' * 5 if n else 'fix: '}{it}" for n, it in enumerate(fix.commands))
+        yield from (f"     then {AFTERWARDS[need]}" for need in fix.needs if need in AFTERWARDS)
     yield from (f"check: {command}" for command in fix.check[:1])
 
 
@@ -242,11 +243,6 @@ def _checked(page: Page, diagnosis: Diagnosis) -> None:
         page.row("    Details", f"rocsteady explain {ruled.rule}", column=LABEL)
 
 
-def closing_sentence(diagnosis: Diagnosis) -> str:
-    """Return the verdict, and how much was found."""
-    return f"{_expectation(diagnosis)} {_counts(diagnosis)}."
-
-
 def _counts(diagnosis: Diagnosis) -> str:
     counts = [
         plural(len(found), *COUNTED[severity])
@@ -257,9 +253,10 @@ def _counts(diagnosis: Diagnosis) -> str:
 
 
 def _expectation(diagnosis: Diagnosis) -> str:  # noqa: PLR0911 - one return a verdict
-    if diagnosis.having(Severity.BLOCKS):
-        cpu = diagnosis.trains_on is ComputeDevice.CPU
-        return f"Training on the AMD GPU will not work{', only on the CPU' if cpu else ''}."
+    if blocking := diagnosis.having(Severity.BLOCKS):
+        yet = " yet" if all(each.fix.mends for each in blocking) else ""
+        cpu = ", only on the CPU" if diagnosis.trains_on is ComputeDevice.CPU else ""
+        return f"Training on the AMD GPU will not work{yet}{cpu}."
     if not diagnosis.machine.torch:
         return "No PyTorch was found, so it is unknown what this machine can train on."
     partly = any(entry.rules for entry in diagnosis.unchecked)
