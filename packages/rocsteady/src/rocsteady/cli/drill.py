@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shlex
 import sys
 from pathlib import Path
@@ -12,18 +11,12 @@ import msgspec
 
 from rocsteady.cli.project import enter, find_job_folder
 from rocsteady.errors import NotRecordedError, RocsteadyError
-from rocsteady.probe.drill import NAME, Drill, Fault, drill_root, read_faults
-from rocsteady.probe.scratch import remove
+from rocsteady.probe.drill import NAME, Drill, Fault, read_faults
 from rocsteady.probe.values import DrillResult
-from rocsteady.run.attempt.injection import claim
-from rocsteady.run.job.values import Job
 from rocsteady.screens.job_questions import ask_about_paths, check_command, job_here
 from rocsteady.screens.probe import render_drill
 from rocsteady.screens.run_lines import RunScreen
 from rocsteady.screens.screen import layout, show, show_json, tell
-from rocsteady.store.journal import Journal
-from rocsteady.store.location import Place, find_place
-from rocsteady.store.machine_history import Memory
 from rocsteady.store.redaction import shown_command
 
 SURVIVED, NOT_SURVIVED = 0, 1
@@ -89,45 +82,30 @@ def command(  # noqa: PLR0913 - one argument an option
     """
     scratch = scratch.absolute() if scratch else None
     folder = Path.cwd() if command else enter(find_job_folder(Path.cwd()))
-    root = drill_root(folder, scratch)
-    place = find_place(root)
-    memory, journal = Memory(place), Journal(place)
-    claim(root, journal.here.process)
-    keep = False
+    job = job_here(folder, command, yes=yes, example=EXAMPLE)
+    check_command(job.command, folder)
+    patterns = job.resume.checkpoints if job.resume else ()
+    ask_about_paths((*job.command, *patterns), folder, NAME, yes=yes)
     try:
-        job = _job(folder, command, yes=yes)
-        patterns = job.resume.checkpoints if job.resume else ()
-        ask_about_paths((*job.command, *patterns), folder, NAME, yes=yes)
-        drill = Drill(folder=folder, root=root, journal=journal, say=tell, screen=RunScreen())
-        result, stopped = drill.carry_out(job, faults)
-        code = SURVIVED if result.all_survived else NOT_SURVIVED
-        code = code if stopped is None else stopped
-        keep = code != SURVIVED or bool(result.changed)
+        with Drill(folder, scratch, tell, RunScreen()) as drill:
+            result, stopped = drill.carry_out(job, faults)
+            code = SURVIVED if result.all_survived else NOT_SURVIVED
+            code = code if stopped is None else stopped
+            drill.keeps = code != SURVIVED or bool(result.changed)
+            logs = drill.logs()
     except NotRecordedError as error:
         raise RocsteadyError(f"{error}. The drill was not started") from None
-    finally:
-        journal.close()
-        memory.close()
-        if not keep:
-            remove(root)
-    if keep:
-        result = msgspec.structs.replace(result, kept=str(root))
-    result = msgspec.structs.replace(result, next_command=_next(result, command, place))
+    if drill.keeps:
+        result = msgspec.structs.replace(result, kept=str(drill.root))
+    result = msgspec.structs.replace(result, next_command=_next(result, command, logs))
     _show(result, as_json=as_json)
     ctx.exit(code)
 
 
-def _job(folder: Path, command: tuple[str, ...], *, yes: bool) -> Job:
-    job = job_here(folder, command, yes=yes, example=EXAMPLE)
-    check_command(job.command, folder)
-    return job
-
-
-def _next(result: DrillResult, typed: tuple[str, ...], place: Place) -> str:
+def _next(result: DrillResult, typed: tuple[str, ...], logs: list[Path]) -> str:
     """Return what to type next: the run itself, or what explains the failure."""
     if result.all_survived:
         return shown_command(("rocsteady", "run", *(("--", *typed) if typed else ())))
-    logs = sorted((place.folder / "runs" / NAME).glob("attempt-*.log"), key=os.path.getmtime)
     return shlex.join(("rocsteady", "explain", str(logs[-1]))) if logs else "rocsteady doctor"
 
 

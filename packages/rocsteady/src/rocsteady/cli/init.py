@@ -17,7 +17,7 @@ from rocsteady.exit_codes import INTERRUPTED
 from rocsteady.model import Strategy
 from rocsteady.plan import saved_plan
 from rocsteady.plan.job_file_text import Draft, going_on, how_much, job_text, seen
-from rocsteady.plan.trials import Bounds, TrialResult, Trials
+from rocsteady.plan.trials import Bounds, TrialResult, Trials, changes_in_words
 from rocsteady.run.checkpoints.resume_detection import ResumeSign, detect_resume
 from rocsteady.run.checkpoints.script_facts import read_facts, script_in, scripts_here
 from rocsteady.run.job import FILE
@@ -89,13 +89,13 @@ def command(  # noqa: PLR0913 - one argument an option
             raise KeyboardInterrupt  # noqa: TRY301 - wherever ^C is pressed, the same is said
         one = _watched(found, words)
         if trials.changes:
-            _say(f"{trials.changed_in_words()}.")
+            _say(f"{changes_in_words(trials.changes)}.")
         failed = _why_not(one)
         text = "" if failed else _text(words, one, folder)
         if text:
             _write(folder / FILE, text)
     except (KeyboardInterrupt, click.Abort):
-        _say(f"interrupted. {FILE} was not written, and {trials.changed_in_words()}.")
+        _say(f"interrupted. {FILE} was not written, and {changes_in_words(trials.changes)}.")
         ctx.exit(INTERRUPTED)
     finally:
         memory.close()

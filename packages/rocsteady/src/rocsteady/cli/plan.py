@@ -36,6 +36,7 @@ from rocsteady.plan.trials import (
     PlanTrials,
     TrialProgress,
     Trials,
+    changes_in_words,
     keep_trials,
     kept_trials,
     look_back,
@@ -185,7 +186,7 @@ def command(  # noqa: PLR0913 - one argument an option
                 remember(planner, here, memory, journal)
                 keep_trials(bounded.kept(here.software), folder)
     except (KeyboardInterrupt, click.Abort):
-        tell(STOPPED.format(trials.changed_in_words()))
+        tell(STOPPED.format(changes_in_words(trials.changes)))
         ctx.exit(INTERRUPTED)
     finally:
         journal.close()

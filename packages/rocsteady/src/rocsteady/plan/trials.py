@@ -48,17 +48,9 @@ from rocsteady.plan.pace import FailureHistory, StepTime, measure
 from rocsteady.plan.saved_plan import PLAN_LIMIT, home
 from rocsteady.plan.script_traces import ScriptTraces, look_at
 from rocsteady.plan.values import Pace
-from rocsteady.probe.folders import FolderTree, differences, read_to_compare
-from rocsteady.probe.sandbox_run import (
-    SandboxRun,
-    lay_out_scratch,
-    make_root,
-    refuse_blame,
-    where,
-)
-from rocsteady.probe.scratch import Scratch, remove
+from rocsteady.probe.sandbox_run import Sandbox
+from rocsteady.probe.scratch import Scratch
 from rocsteady.run.attempt.attempt_end import AttemptEnd
-from rocsteady.run.attempt.injection import claim
 from rocsteady.run.checkpoints.resume import Launch
 from rocsteady.run.context import Services
 from rocsteady.run.job.values import Job
@@ -71,7 +63,6 @@ from rocsteady.store.journal import Journal
 from rocsteady.store.location import find_place
 from rocsteady.store.machine_history import Memory
 from rocsteady.system.atomic_file import write_whole
-from rocsteady.system.child_end import DETACHED
 from rocsteady.wording import duration, plural
 
 COMPUTE = ("compute", "backward", "optimizer")  # phases
@@ -459,13 +450,12 @@ def rests_on(result: TrialResult, seen: FailureHistory) -> tuple[str, ...]:
 
 SHOWN = 5  # paths that changed
 KEPT = "trials.json"  # beside the last plan
-NAME = "trial"  # of the run; the next ones are trial-2, trial-3
 SHORT = 0.6  # of the seconds of a trial, for those that only compare
 STARTING = 130.0  # seconds for a script to start; a hang before its first step is seen after 100
 LEAST = 15.0  # seconds that must be left to begin another
 
 
-class Trials:
+class Trials(Sandbox):
     """Runs trials of one folder's script, and removes what they wrote."""
 
     def __init__(
@@ -477,47 +467,22 @@ class Trials:
         retry_crashed: bool = False,
         instead: str = "",  # of a trial, where a script names its folder by an absolute path
     ) -> None:
-        self.folder, self._memory, self._retry_crashed = folder, memory, retry_crashed
-        self._say, self._instead = say, instead
-        self._root = _root(folder)
+        super().__init__(folder, _root(folder), "trial", say, instead=instead)
+        self._memory, self._retry_crashed = memory, retry_crashed
         self.seconds = 0.0  # that the trials took
-        self.count = 0
         self.stopped = False  # by the user
-        self._before: FolderTree | None = None
-        self.changes: tuple[str, ...] | None = ()  # of the user's folder, as found at the end
         self._trial: Measurement | None = None  # the last one
 
     def __enter__(self) -> Self:
         """Make a place for them. What an earlier one was doing when the machine died is kept."""
         look_back(self.folder, self._memory)
-        make_root(
-            self._root,
-            self.folder,
-            inside="this folder itself; change to the script's folder first",
-            busy="another command is running trials in it",
-        )
-        self._journal = Journal(find_place(self._root))
-        claim(self._root, self._journal.here.process)
-        self._before = read_to_compare(self.folder)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.changes = self.changed()
-        self._journal.close()
-        remove(self._root)
+        return super().__enter__()
 
     @property
     def measured(self) -> float:
         """Seconds of steps that the last trial has measured so far."""
         paces = list(self._trial.paces.values()) if self._trial else []
         return max((pace.seconds for pace in paces), default=0.0)
-
-    def changed(self) -> tuple[str, ...] | None:
-        """Return the paths of the user's folder that have changed; None: cannot be told."""
-        return differences(self._before, read_to_compare(self.folder)) if self._before else None
-
-    def changed_in_words(self) -> str:
-        return changes_in_words(self.changes)
 
     def run(
         self,
@@ -529,16 +494,8 @@ class Trials:
         sample_stacks: bool = False,
     ) -> tuple[TrialResult, ...]:
         """Run the job for a while; return what came of each attempt, the last one last."""
-        self.count += 1
-        name = NAME if self.count == 1 else f"{NAME}-{self.count}"
         began = time.monotonic()
-        place = self._root / name
-        place.mkdir()
-        before = self._before or read_to_compare(self.folder)
-        scratch, environment, _ = lay_out_scratch(self.folder, place, before, instead=self._instead)
-        if self.count == 1:
-            for line in where(scratch, NAME):
-                self._say(line)
+        run = self.lay_out()
         options = RunOptions(
             max_attempts=None if remedies else 1,
             no_remedies=not remedies,
@@ -547,28 +504,18 @@ class Trials:
             strategy=strategy,
             timing=Timing(quick_crash=timedelta(0)),
         )
-        self._trial = trial = Measurement(bounds, scratch, sample_stacks=sample_stacks)
-        sandbox_run = SandboxRun(
-            name=name,
-            scratch=scratch,
-            environment=environment,
-            terminal=DETACHED,
-            options=options,
-            journal=self._journal,
-            memory=self._memory,
-        )
+        self._trial = trial = Measurement(bounds, run.scratch, sample_stacks=sample_stacks)
         try:
-            supervisor, _ = sandbox_run.carry_out(job, trial)
+            supervisor, _ = run.carry_out(job, trial, options, memory=self._memory)
         except NotRecordedError as error:
             raise RocsteadyError(f"{error}. Nothing was started") from None
         self.seconds += time.monotonic() - began
         self.stopped = self.stopped or supervisor.observed.stopped_by_user
         results = tuple(replace(each, resumes=supervisor.can_resume) for each in trial.results)
-        remove(place)
+        run.remove()
         for result in results:
             if result.failure:
-                tail = "\n".join(result.watched.printed.tail)
-                refuse_blame(scratch, tail, NAME, self._instead)
+                run.refuse_blame("\n".join(result.watched.printed.tail))
         return results
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import re
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 
@@ -20,16 +20,7 @@ from rocsteady.doctor.knowledge.reader import load_knowledge
 from rocsteady.doctor.machine.machine import examined
 from rocsteady.hangs.heartbeat_pages import read_pages
 from rocsteady.model import FailureKind, IntentKind, Next, Outcome, RunOutcome, Value
-from rocsteady.probe.folders import differences, read_to_compare
-from rocsteady.probe.sandbox_run import (
-    ON_STDERR,
-    SandboxRun,
-    lay_out_scratch,
-    make_root,
-    name_for,
-    refuse_blame,
-    where,
-)
+from rocsteady.probe.sandbox_run import ON_STDERR, Sandbox, name_for
 from rocsteady.probe.values import DrillResult, FaultResult
 from rocsteady.run.checkpoints.resume import Launch
 from rocsteady.run.job.done_when import matches
@@ -37,7 +28,6 @@ from rocsteady.run.job.values import Job
 from rocsteady.run.observer import ObservedRun, Observer
 from rocsteady.run.options import RunOptions, Timing
 from rocsteady.run.telling.announcer import Screen
-from rocsteady.store.journal import Journal
 from rocsteady.store.user_folders import state_folder
 from rocsteady.store.values import AttemptRecord, DecisionRecord, RunRecord
 
@@ -284,46 +274,39 @@ NAME = "drill"  # of the run
 LOG_LIMIT = 64 * 1024  # bytes of the end of a log
 
 
-@dataclass(frozen=True, kw_only=True)
-class Drill:
-    folder: Path
-    root: Path  # for all that it writes
-    journal: Journal
-    say: Callable[[str], None]
-    screen: Screen | None = None
+class Drill(Sandbox):
+    """What is learnt from faults of ours is not true of this machine: it has no memory."""
+
+    def __init__(
+        self,
+        folder: Path,
+        scratch: Path | None,
+        say: Callable[[str], None],
+        screen: Screen | None = None,
+    ) -> None:
+        own = name_for(folder)
+        root = scratch / f"rocsteady-{own}" if scratch else state_folder() / "drills" / own
+        super().__init__(folder, root, NAME, say, elsewhere="choose another with --scratch")
+        self._screen = screen
 
     def carry_out(self, job: Job, faults: tuple[Fault, ...]) -> tuple[DrillResult, int | None]:
-        before = read_to_compare(self.folder)
-        scratch, environment, fired_folder = lay_out_scratch(
-            self.folder, self.root, before, _checkpoints(job, self.folder)
+        run = self.lay_out(_checkpoints(job, self.folder))
+        injection = FaultInjection(faults, run.fired)
+        options = RunOptions(timing=Timing(quick_crash=timedelta(0)))
+        supervisor, code = run.carry_out(
+            job, injection, options, terminal=ON_STDERR, screen=self._screen
         )
-        for line in where(scratch, NAME):
-            self.say(line)
-        # What is learnt from faults of ours is not true of this machine: it has no memory.
-        run = SandboxRun(
-            name=NAME,
-            scratch=scratch,
-            environment=environment,
-            terminal=ON_STDERR,
-            options=RunOptions(timing=Timing(quick_crash=timedelta(0))),
-            journal=self.journal,
-            screen=self.screen,
-        )
-        injection = FaultInjection(faults, fired_folder)
-        supervisor, code = run.carry_out(job, injection)
         story = self.journal.story(NAME)
         if code and not supervisor.observed.stopped_by_user:
-            for log in (self.journal.place.folder / "runs" / NAME).glob("attempt-*.log"):
-                tail = read_tail(log, LOG_LIMIT).decode(errors="replace")
-                refuse_blame(scratch, tail, NAME)
+            for log in self.logs():
+                run.refuse_blame(read_tail(log, LOG_LIMIT).decode(errors="replace"))
         fault_results = results(
             faults,
-            read_fired(fired_folder, len(faults)),
+            read_fired(run.fired, len(faults)),
             story,
             went_on_from=injection.went_on_from,
             losses=injection.losses,
         )
-        after = read_to_compare(self.folder)
         known = load_knowledge()
         result = DrillResult(
             command=job.command,
@@ -334,18 +317,14 @@ class Drill:
             else story.run.outcome.value,
             not_tried=not_tried(faults),
             on_gpu=bool(visible_to_a_run(examined(known), known).gpus),
-            changed=differences(before, after),
+            changed=self.changed(),
         )
         return result, code if supervisor.observed.stopped_by_user else None
 
-
-def drill_root(folder: Path, scratch: Path | None) -> Path:
-    """Make the folder for all that this drill writes; what an earlier one left is removed."""
-    state = state_folder() / "drills"
-    own = name_for(folder)
-    root = (scratch / f"rocsteady-{own}") if scratch else state / own
-    inside = "the folder itself; choose another with --scratch"
-    return make_root(root, folder, inside=inside, busy="another drill is using it")
+    def logs(self) -> list[Path]:
+        """Return the log of each attempt, the one last written to last."""
+        runs = self.journal.place.folder / "runs" / NAME
+        return sorted(runs.glob("attempt-*.log"), key=os.path.getmtime)
 
 
 def _checkpoints(job: Job, folder: Path) -> Iterable[str]:

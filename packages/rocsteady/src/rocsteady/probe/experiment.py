@@ -37,7 +37,6 @@ from rocsteady.model import (
     Strategy,
     Value,
 )
-from rocsteady.probe.folders import FolderTree, differences, read_to_compare
 from rocsteady.probe.operations import (
     ComparedNumbers,
     Operation,
@@ -47,17 +46,8 @@ from rocsteady.probe.operations import (
     read_origin,
 )
 from rocsteady.probe.processes import AT_ONCE
-from rocsteady.probe.sandbox_run import (
-    SandboxRun,
-    lay_out_scratch,
-    make_root,
-    name_for,
-    refuse_blame,
-    where,
-)
-from rocsteady.probe.scratch import remove
+from rocsteady.probe.sandbox_run import Sandbox, name_for
 from rocsteady.run.attempt.attempt_end import AttemptEnd
-from rocsteady.run.attempt.injection import claim
 from rocsteady.run.checkpoints.resume import Launch
 from rocsteady.run.job.values import Job
 from rocsteady.run.observer import ObservedRun, Observer
@@ -65,7 +55,6 @@ from rocsteady.run.options import RunOptions, Timing
 from rocsteady.run.recovery.machine import gpu_trouble
 from rocsteady.store.identity import fingerprint
 from rocsteady.store.journal import Journal
-from rocsteady.store.location import find_place
 from rocsteady.store.machine_history import Memory
 from rocsteady.store.user_folders import state_folder
 from rocsteady.system.child import Start, start_child
@@ -339,38 +328,22 @@ class Guard:
         return last is not None and last.outcome is ProbeOutcome.WENT_DOWN
 
 
-class ScriptTries:
+class ScriptTries(Sandbox):
     """Tries of the user's own script, over a folder that it cannot change."""
 
     def __init__(
         self, folder: Path, job: Job, limits: Limits, guard: Guard, say: Callable[[str], None]
     ) -> None:
-        self.guard = guard
-        self.folder, self._job, self.limits, self._say = folder, job, limits, say
-        self._root = state_folder() / "causes" / name_for(folder)
-        self._numbers = itertools.count(1)
+        super().__init__(folder, state_folder() / "causes" / name_for(folder), "probe", say)
+        self.guard, self.limits, self._job = guard, limits, job
         self._began = time.monotonic()
-        self.changes: tuple[str, ...] | None = ()
-        self.kept = self._root / "kept"  # inputs, and reproductions
+        self.kept = self.root / "kept"  # inputs, and reproductions
         self.results = state_folder() / "reproductions" / name_for(folder)  # what stays
 
     def __enter__(self) -> Self:
-        make_root(
-            self._root,
-            self.folder,
-            inside="this folder itself; change to the script's folder first",
-            busy="another probe of this folder is running",
-        )
-        self.journal = Journal(find_place(self._root))
-        claim(self._root, self.journal.here.process)
+        super().__enter__()
         self.kept.mkdir()
-        self._before: FolderTree = read_to_compare(self.folder)
         return self
-
-    def __exit__(self, *_: object) -> None:
-        self.changes = differences(self._before, read_to_compare(self.folder))
-        self.journal.close()
-        remove(self._root)
 
     @property
     def left(self) -> float:
@@ -393,19 +366,8 @@ class ScriptTries:
     def _attempt(
         self, setup: Setup, *, keep: str, numbers: dict[str, int] | None, past: int | None
     ) -> Try:
-        number = next(self._numbers)
-        place = self._root / f"try-{number}"
-        place.mkdir()
-        scratch, environment, _ = lay_out_scratch(self.folder, place, self._before)
-        if number == 1:
-            for line in where(scratch, "probe"):
-                self._say(line)
-        order = Order(
-            keep=keep,
-            folder=str(self.kept),
-            on_cpu=setup.on_cpu,
-            numbers=numbers,
-        )
+        run = self.lay_out()
+        order = Order(keep=keep, folder=str(self.kept), on_cpu=setup.on_cpu, numbers=numbers)
         until = time.monotonic() + max(STARTING, self.left)
         recording = Recording(order, self.limits, until, past)
         job = self._job
@@ -419,16 +381,8 @@ class ScriptTries:
             strategy=setup.strategy,
             timing=Timing(quick_crash=timedelta(0), stopping=STOPPING),
         )
-        run = SandboxRun(
-            name=f"{CAUSE}-{number}",
-            scratch=scratch,
-            environment=environment,
-            terminal=DETACHED,
-            options=options,
-            journal=self.journal,
-        )
         began = time.monotonic()
-        supervisor, _ = run.carry_out(job, recording)
+        supervisor, _ = run.carry_out(job, recording, options)
         if supervisor.observed.stopped_by_user:
             raise KeyboardInterrupt
         found = recording.result(time.monotonic() - began, is_over=supervisor.observed.is_over)
@@ -438,8 +392,8 @@ class ScriptTries:
                 found, log=read_tail(log, OUTPUT_LIMIT).decode("utf-8", "replace")
             )
         if found.outcome in BAD:
-            refuse_blame(scratch, found.log, "probe")
-        remove(place)
+            run.refuse_blame(found.log)
+        run.remove()
         return found
 
 
