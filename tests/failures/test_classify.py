@@ -475,7 +475,8 @@ def test_the_unknown_keeps_its_evidence(classifier: Classifier) -> None:
     failure = in_log(classifier, "one\ntwo\nsomething new went wrong\n", exit_code=3)
 
     assert (failure.kind, failure.certainty) == ("unknown", Certainty.UNKNOWN)
-    assert failure.seen == ("one", "two", "something new went wrong", "exit code 3")
+    assert failure.seen == ("one", "two", "something new went wrong", "Exit code 3")
+    assert failure.title == "Exit code 3, no error message"
 
 
 def test_an_error_of_the_device_without_a_name_is_not_the_scripts(classifier: Classifier) -> None:

@@ -128,6 +128,7 @@ class FailureKind:
     COLLECTIVE_ERROR: Final = "collective-error"
     COLLECTIVE_TIMEOUT: Final = "collective-timeout"
     DISK_FULL: Final = "disk-full"
+    FILE_SIZE_LIMIT: Final = "file-size-limit"
     GPU_HANG: Final = "gpu-hang"
     GPU_HARDWARE_ERROR: Final = "gpu-hardware-error"
     GPU_LAUNCH_FAILURE: Final = "gpu-launch-failure"

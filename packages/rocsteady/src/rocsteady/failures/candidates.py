@@ -100,6 +100,7 @@ class Candidate(NamedTuple):
     traceback: str = ""
     bare: bool = False  # an exception without its traceback
     by_end: bool = False  # only how the process ended tells of it
+    title: str = ""  # in place of that of its kind
     waits_for_ranks: bool = False  # it hangs in a collective
 
 
@@ -110,6 +111,8 @@ def kind_by_numbers(kind: str, text: str, symptoms: Symptoms) -> str:
         if capacity and max(symptoms.gpu_taken, _of_others(text)) >= SHARE_FREE * capacity:
             return FailureKind.GPU_TAKEN
         return kind_of_oom(text)
+    if kind == FailureKind.DISK_FULL and symptoms.file_limit:
+        return FailureKind.FILE_SIZE_LIMIT
     guessed = not re.search(r"(?i)no space|quota|disk is full|os error 28|\[Errno 28\]", text)
     if kind == FailureKind.DISK_FULL and guessed and (symptoms.disk_free or 0) > PLENTY_OF_DISK:
         return FailureKind.STORAGE_UNAVAILABLE
@@ -388,7 +391,7 @@ class ExceptionRules:
             text = f"{text}: {trace.frames[-1].source}"  # its line is all it says
         words = words_of(text)
         kind, signature, place = FailureKind.SCRIPT_ERROR, None, ""
-        for exceptional in self._exceptions:
+        for exceptional in () if _raises_interrupt(trace) else self._exceptions:
             found = exceptional.match(trace, (trace.type, *bases), text, words)
             if found is not None:
                 signature = exceptional.signature
@@ -464,6 +467,15 @@ def _is_the_scripts(trace: Traceback) -> bool:
         return False
     raised_there = trace.frames and is_own(trace.frames[-1])
     return bool(raised_there or _OF_TENSORS.search(trace.message[:1000]))
+
+
+def _raises_interrupt(trace: Traceback) -> bool:
+    """Return whether the script raises KeyboardInterrupt; a handler of a signal is not called."""
+    own = bool(trace.frames) and is_own(trace.frames[-1])
+    if not own or not trace.frames[-1].source.startswith("raise KeyboardInterrupt"):
+        return False
+    *before, last = trace.frames
+    return not before or f"{last.function}(" in before[-1].source
 
 
 def _is(type_: str, types: frozenset[str]) -> bool:

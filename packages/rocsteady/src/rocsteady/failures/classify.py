@@ -29,6 +29,7 @@ from rocsteady.failures.stacks import from_snapshots, is_dump, read_dump
 from rocsteady.failures.symptoms import Symptoms, signal_name
 from rocsteady.failures.tracebacks import crash_line, line_of
 from rocsteady.model import Certainty, Failure, FailureKind, Fingerprint, Role
+from rocsteady.wording import inside_a_sentence
 
 CRASHES = (FailureKind.SEGFAULT, FailureKind.ABORT, FailureKind.BUS_ERROR)
 SIGKILL = 9
@@ -63,6 +64,10 @@ UNPARSED_LENGTH = 1 << 16  # characters of a text that is searched for names of 
 LAST_LINES_LENGTH = 600  # characters at the end of a log that say what was under way
 EVIDENCE_LINES = 6  # that a failure shows
 
+_ERROR = re.compile(
+    r"(?i)\w*error\b|\b(?:fail(?:ed|ure|s)?|fatal|exception|abort(?:ed|ing)?|cannot|can't|could not"
+    r"|unable|denied|refused|invalid|not found|no such|missing)\b"
+)
 _WORKERS = re.compile(r"(?i)DataLoader worker|num_workers\W{1,4}[1-9]|in worker\b|/dev/shm")
 
 
@@ -104,7 +109,7 @@ class Classifier:
         same = [it.seen[0] for it in others if it.kind == chosen.kind and it.seen]
         return Failure(
             kind=kind.id,
-            title=kind.title,
+            title=chosen.title or kind.title,
             words=_words(kind, symptoms),
             certainty=Certainty.UNKNOWN if kind.id == FailureKind.UNKNOWN else chosen.certainty,
             fingerprint=Fingerprint(
@@ -324,9 +329,9 @@ def _ended_itself(evidence: _Evidence) -> Candidate | None:
     symptoms = evidence.symptoms
     if not symptoms.exits or not symptoms.exit_code:
         return None
-    last = [line.strip()[:300] for line in evidence.log[-LAST_LINES_LENGTH:].split("\n")]
-    seen = (*[line for line in last if line][-1:], f"exit code {symptoms.exit_code}")
-    return _plain(FailureKind.SCRIPT_EXIT, "")._replace(seen=seen)
+    return _by_its_end(
+        FailureKind.SCRIPT_EXIT, f"The script ended itself with code {symptoms.exit_code}", evidence
+    )
 
 
 def _stacks_in_text(evidence: _Evidence) -> Candidate | None:
@@ -416,19 +421,28 @@ def _plain(kind: str, seen: str) -> Candidate:
 
 def _unknown(evidence: _Evidence) -> Candidate:
     """Keep what was seen of a failure that has no name: its exception, else its last lines."""
-    symptoms, log = evidence.symptoms, evidence.log
+    symptoms = evidence.symptoms
     vague = [it for it in (*evidence.found.raised, *evidence.found.exceptions) if not it.signature]
     if vague:
         return vague[0]._replace(kind=FailureKind.UNKNOWN)
     if not evidence.failed:
         return _plain(FailureKind.UNKNOWN, "")._replace(seen=())
-    end = log[-DUMP_LENGTH // 64 :].split("\n")
-    last = [line.strip()[:300] for line in end if line.strip()][-3:]
-    ended = [] if symptoms.exit_code is None else [f"exit code {symptoms.exit_code}"]
+    how = "" if symptoms.exit_code is None else f"Exit code {symptoms.exit_code}"
     if symptoms.signal:
-        ended = [f"ended by {signal_name(symptoms.signal)}"]
-    found = _plain(FailureKind.UNKNOWN, "")
-    return found._replace(seen=(*last, *ended), by_end=bool(symptoms.signal) and not last)
+        how = f"Killed by {signal_name(symptoms.signal)}"
+    return _by_its_end(FailureKind.UNKNOWN, how, evidence)
+
+
+def _by_its_end(kind: str, how: str, evidence: _Evidence) -> Candidate:
+    """Name a failure by how the process ended, and by its last words if these are of an error."""
+    symptoms, end = evidence.symptoms, evidence.log[-DUMP_LENGTH // 64 :].split("\n")
+    last = [_printable(line)[:300] for line in end if line.strip()][-3:]
+    error = next(filter(_ERROR.search, reversed(last)), "")
+    title = how and f"{how}: {error[:100]}" if error else f"{how}, no error message"
+    if how and symptoms.total is not None and symptoms.total == symptoms.step:
+        title = f"All {symptoms.total:,} steps were made, then: {inside_a_sentence(title)}"
+    seen = (*last, *filter(None, [how]))
+    return _plain(kind, "")._replace(seen=seen, by_end=True, title=title * bool(how))
 
 
 def _words(kind: KnownFailure, symptoms: Symptoms) -> str:

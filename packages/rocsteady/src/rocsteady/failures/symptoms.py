@@ -26,6 +26,7 @@ class Symptoms(Value, frozen=True, kw_only=True):
     culprit: int | None = None  # the process that the verdict blames for a hang
     phase: str = ""
     step: int | None = None
+    total: int | None = None  # steps of the whole job
     start: str = ""  # the checkpoint from which the script itself went on
     oom_kills: int | None = None  # that its cgroup counted
     loader_workers: bool = False  # the script has loaded data in other processes
@@ -36,6 +37,7 @@ class Symptoms(Value, frozen=True, kw_only=True):
     gpu: bool = True  # one may have been used
     ranks: bool = True  # there may have been several
     disk_free: int | None = None  # bytes
+    file_limit: int = 0  # bytes that a file may have, if the one that could not be saved has them
     gpu_taken: int = 0  # bytes of device memory that other processes hold
     exits: bool = False  # the script ended itself: its own code is done, without an exception
 

@@ -89,6 +89,7 @@ class SavedFiles(Value, frozen=True, kw_only=True):
 
     files: tuple[SavedFile, ...] = ()
     failed: str = ""  # the file that could not be saved, which ended the script as a rule
+    limit: int = 0  # bytes that files may have there, if that one has them
     unread: str = ""  # or that could not be loaded before its first step
 
 
@@ -207,14 +208,15 @@ def read_checkpoint(folder: Path, *, late: bool = False) -> CheckpointRead | Non
 def read_saved(folder: Path) -> SavedFiles:
     """Return what the processes of a script saved."""
     saved: dict[SavedFile, None] = {}
-    failed = unread = ""
+    failed, unread, limit = "", "", 0
     files = _files(folder, wire.SAVED_SUFFIX, SavedFiles, wire.SAVED_VERSION, APPLIED_LIMIT)
     for _, file in files:
         plain = (it for it in file.files if not it.path or _is_plain(it.path))
         saved.update(dict.fromkeys(plain))
         failed = failed or (file.failed if _is_plain(file.failed) else "")
+        limit = limit or file.limit
         unread = unread or (file.unread if _is_plain(file.unread) else "")
-    return SavedFiles(files=tuple(saved), failed=failed, unread=unread)
+    return SavedFiles(files=tuple(saved), failed=failed, limit=limit, unread=unread)
 
 
 def _is_plain(path: str) -> bool:

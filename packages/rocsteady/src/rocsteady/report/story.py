@@ -44,6 +44,7 @@ from rocsteady.store.run_account import (
     end_with_step,
     ended_well,
     failure_after,
+    has_trained,
     incident_title,
     open_incident,
 )
@@ -424,14 +425,18 @@ def _happened(
     attempts = sum(each.seconds for each in ended)
     clock_set = sum((each.ended or 0.0) - each.started - each.seconds for each in ended)
     took = duration(max(attempts, (run.ended or facts.at) - run.started - clock_set))
-    progress = _progress(record)
+    progress, (step, total) = _progress(record), _steps(record.progress)
     begin = {
-        State.DONE: f"The run finished{progress} in {took}",
+        State.DONE: f"The training is done{progress}, in {took}; what came after it failed"
+        if has_trained(record)
+        else f"The run finished{progress} in {took}",
         State.RUNNING: f"The run is in progress{progress}, {took} after it started",
         State.INTERRUPTED: f"The run is not finished{progress}; its supervisor is no longer"
         " running",
         State.STOPPED: f"The run was stopped by the user{progress} after {took}",
-        State.FAILED: f"The run ended without finishing{progress} after {took}",
+        State.FAILED: f"All {step:,} steps were made, and the run failed afterwards, after {took}"
+        if step is not None and step == total
+        else f"The run ended without finishing{progress} after {took}",
     }[state]
     named_by_state = (RunOutcome.NONE, RunOutcome.DONE, RunOutcome.STOPPED, RunOutcome.NOT_DONE)
     outcome = "" if run.outcome in named_by_state else f": {run.outcome.value}"
@@ -560,6 +565,11 @@ def ended_thread(log: str) -> str:
 def _after_success(facts: RunFacts, attempts: Sequence[AttemptStory]) -> NextStep:
     """Return the line to fix, and how to keep what helped."""
     record = facts.record
+    if has_trained(record):
+        line = record.failures[-1].failure.line if record.failures else ""
+        fix = f"Fix {line}, then repeat" if line else "Repeat"
+        text = f"{fix} only what comes after the training, which is done."
+        return NextStep(action=Action.FIX_SCRIPT, text=text)
     places = [spoken(each.place) for each in record.incidents if each.place]
     place = max(places, key=places.count, default="")
     kept = attempts[-1].settings if attempts else NO_CHANGES

@@ -472,6 +472,8 @@ class Supervisor:
         if end.started_over and self._trial and end.outcome is not Outcome.UNKILLABLE:
             self._say_undone(self._trial.put_back(context.number), context.number)
         end = self._counted(context, end, since)
+        if is_failure(end) and self._services.hosts is None and self._run_end.has_trained(end):
+            end = msgspec.structs.replace(end, trained=True)
         self._checkpoints.ended(end)
         self._records.end(row, end)
         if failed := self._review.name(context, end, history):

@@ -15,7 +15,7 @@ from rocsteady.run.attempt.gauges import GPU_BUSY
 from rocsteady.run.context import RunSpec, Services
 from rocsteady.run.job.done_when import RunEvidence, done, proves
 from rocsteady.run.job.printed_epochs import epochs_printed
-from rocsteady.run.recovery.decision import exit_code
+from rocsteady.run.recovery.decision import exit_code, what_failed
 from rocsteady.run.recovery.history import History
 from rocsteady.run.stopwatch import Stopwatch
 from rocsteady.run.telling.deadline_monitor import DeadlineMonitor
@@ -129,6 +129,7 @@ class RunEnd:
                 crashes=history.crashes,
                 lost=self._lost() if hangs_or_crashes else 0.0,
                 deadline="" if due is None else met(time.time(), due),
+                afterwards=self._afterwards(history),
                 place=self._advice(max(history.hangs, key=history.hangs.__getitem__, default="")),
                 keep=self._advice(kept) if keep else "",
                 report=self._report,
@@ -152,6 +153,15 @@ class RunEnd:
             report=self._report,
         )
 
+    @staticmethod
+    def _afterwards(history: History) -> str:
+        """Return what failed once the training was done; "" if nothing did."""
+        if not history.result.trained:
+            return ""
+        failure = history.failure
+        at = f" at {failure.line}" if failure and failure.line else ""
+        return f"{what_failed(history, failure) if failure else 'not known'}{at}"
+
     def _lost(self) -> float:
         """Return the seconds that failures have cost, as the report has them."""
         with contextlib.suppress(RocsteadyError):
@@ -167,6 +177,19 @@ class RunEnd:
         """Return whether a script that was to stop did all of its work nevertheless."""
         ended_well = end.exit is not None and end.exit.code == 0
         return ended_well and proves(self._job.done_when) and not self._missing(end)
+
+    def has_trained(self, end: AttemptEnd) -> bool:
+        """Return whether all that the job asks for is there, whatever failed afterwards.
+
+        A file may be a checkpoint: that the training is over must be seen as well.
+        """
+        if end.total is not None and end.last_step is not None:
+            over = end.last_step >= end.total
+        else:
+            left = any(not beat.ended or beat.raised for beat in end.heartbeats)
+            over = bool(self._job.done_when.steps) or (bool(end.heartbeats) and not left)
+        unkillable = end.outcome is Outcome.UNKILLABLE
+        return over and not unkillable and proves(self._job.done_when) and not self._missing(end)
 
     def _tell_what_is_left(self) -> None:
         """Announce what a deadline still asks for."""

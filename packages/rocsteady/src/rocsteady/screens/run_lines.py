@@ -324,6 +324,7 @@ def _done(event: Done) -> Line:
     facts = [f"{about}{plural(event.steps, 'step')} in {took}" if event.steps else f"in {took}"]
     if event.deadline:
         facts.append(event.deadline)
+    facts += [f"trained; failed afterwards: {event.afterwards}"] * bool(event.afterwards)
     failures = [
         plural(count, *words)
         for count, words in ((event.hangs, ("hang",)), (event.crashes, ("crash", "crashes")))

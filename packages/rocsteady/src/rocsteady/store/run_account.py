@@ -67,6 +67,12 @@ def ended_well(attempt: AttemptRecord) -> bool:
     return attempt.outcome is Outcome.BY_ITSELF and attempt.exit_code == 0
 
 
+def has_trained(record: RunRecord) -> bool:
+    """Return whether the training was done when something after it failed."""
+    result = record.attempts[-1].result if record.attempts else None
+    return result is not None and result.trained
+
+
 def end_of(attempt: AttemptRecord, *, in_progress: bool = False, crashed: bool = False) -> str:
     if in_progress:
         return "in progress"

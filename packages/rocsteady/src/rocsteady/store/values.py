@@ -62,6 +62,7 @@ class AttemptResult(Value, frozen=True, kw_only=True, omit_defaults=True):
     unsaved: str = ""  # a file that could not be saved
     heard: bool = False  # it has told how far it came
     stepped: bool = False  # and made a step of its own
+    trained: bool = False  # all that done_when asks for was there, though it failed afterwards
     started_over: str = ""  # why it is known that it did so in place of resuming
     wrote_checkpoint: bool = False
     all_cut_off: bool = False  # no checkpoint of the run is whole; they were moved aside

@@ -152,6 +152,7 @@ class AttemptReview:
             lower=self._what_to_lower(crash.kind, history),
         )
         routine = history.is_routine or (history.repeats and history.clears)
+        routine = routine or history.result.trained  # the end of the run says it
         waits = decision.waits and decision.wait > 0
         gave_up = decision.ends and bool(decision.kind) and not decision.exhausted
         if routine:

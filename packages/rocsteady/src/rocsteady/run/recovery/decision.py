@@ -38,7 +38,7 @@ from rocsteady.store.forecast import ProgressPoint
 from rocsteady.store.redaction import hide_secrets
 from rocsteady.store.values import AttemptRecord, AttemptResult, Helped
 from rocsteady.system.child_end import Exit
-from rocsteady.wording import duration, plural
+from rocsteady.wording import duration, inside_a_sentence, plural
 
 CHECKPOINT_BACK = "checkpoint-back"
 # Ends of which the exit code is the script's own, whatever was tried before.
@@ -100,7 +100,7 @@ def decide(history: History, options: RunOptions, here: Here) -> Decision:
     if last.outcome is Outcome.LEFT:
         option = next(iter(open_fallbacks(history, options, here.machine)), None)
         return _taken(base, _leave(option, "too slow"), history) if option else base
-    if not last.failed:
+    if not last.failed or history.result.trained:
         return base
     limit = limit_of(history, options, in_allocation=here.in_allocation)
     late = here.due is not None and here.now >= here.due
@@ -286,6 +286,8 @@ def base_decision(
         next_, why, ours = AFTER[last.outcome]
         over = last.result.started_over if last.result else ""
         return Decision(next=next_, why=why.format(over=over), code=code if ours is None else ours)
+    if last.result and last.result.trained:
+        return Decision(next=Next.END, why="the training was done, and something failed after it")
     if last.outcome is Outcome.BY_ITSELF and code == 0:
         return Decision(next=Next.END, why="the script finished", code=0)
     if last.outcome is Outcome.HUNG:
@@ -308,17 +310,14 @@ def exit_code(outcome: Outcome, end: Exit | None, stopped: int = INTERRUPTED) ->
 def what_failed(history: History, failure: Failure) -> str:
     """Return what failed: the script's own words for its own error, else what it is called."""
     last = history.last
-    ended_by, code = (last.signal, last.exit_code) if last else (None, None)
-    name = signal_name(ended_by) if ended_by else ""
-    if failure.kind == FailureKind.SCRIPT_EXIT:
-        return f"the script ended itself with code {code}"
+    name = signal_name(last.signal) if last and last.signal else ""
+    if failure.kind in (FailureKind.SCRIPT_EXIT, FailureKind.UNKNOWN):
+        return inside_a_sentence(hide_secrets(failure.title))
     if failure.kind == FailureKind.INTERRUPTED:
         return f"somebody ended the script{f' ({name})' if name else ''}"
     if failure.kind == FailureKind.SCRIPT_ERROR:
         seen = hide_secrets(failure.seen[0]) if failure.seen else failure.title
         return seen.rstrip(".")
-    if failure.kind == FailureKind.UNKNOWN:
-        return f"killed by {name}" if name else f"exit code {code}"
     return (in_detail(failure) if history.clears else failure.title).rstrip(".")
 
 

@@ -197,7 +197,19 @@ def _leave_saved(args: Any, kwargs: Any, *, done: bool = False, failed: bool = F
 def _leave_saved_files(failed: str = "", unread: str = "") -> None:
     saved = [(path, *about) for path, about in list(_saved.items())[-SAVED_FILES:]]
     content = {"version": wire.SAVED_VERSION, "files": saved, "failed": failed, "unread": unread}
+    content["limit"] = _limit_reached(failed) if failed else 0
     page.leave(wire.SAVED_SUFFIX, json.dumps(content).encode())
+
+
+def _limit_reached(path: str) -> int:
+    """Return the size that files may have in this process, if a file has it; else 0."""
+    try:
+        import resource  # noqa: PLC0415 - Windows has none
+
+        limit = resource.getrlimit(resource.RLIMIT_FSIZE)[0]
+        return limit if 0 < limit <= os.stat(path).st_size else 0
+    except (ImportError, OSError):
+        return 0
 
 
 def _serialization(module: Any) -> None:

@@ -1,0 +1,209 @@
+"""What a run decides in situations that people had, each with what a good engineer would do.
+
+The scripts print their steps, so that no torch is needed where none takes part.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+from typing import Any
+
+import pytest
+
+if os.name == "nt":
+    pytest.skip("real runs are of POSIX; Windows is unconfirmed", allow_module_level=True)
+
+from supervised import Ended, Project
+
+TRAINS = """
+    import os, pathlib, sys, time
+    steps = pathlib.Path("steps")
+    def made():
+        return len(steps.read_text()) if steps.exists() else 0
+    def train(last, of=80, pause=0.01):
+        for step in range(1, last + 1):
+            with steps.open("a") as stream: stream.write(".")
+            print(f"step {step}/{of} loss 0.5", flush=True)
+            time.sleep(pause)
+"""
+DONE_WHEN = """
+    [done_when]
+    steps = 80
+    files = [{ path = "model.pt", kind = "any" }]
+"""
+WRITES = """
+    pathlib.Path("model.pt").write_text("x" * 100)
+"""
+
+
+def carry_out(project: Project, script: str, job: str = "") -> tuple[Ended, dict[str, Any]]:
+    """Run a script to its end, with a job file or without; return that end, and its story."""
+    name = project.script(TRAINS + script)
+    if job:
+        project.job(job, name)
+    ended = project.run(*(() if job else ("--", sys.executable, name)))
+    return ended, project.story()
+
+
+def steps_made(project: Project) -> int:
+    """Return the steps by the script's own count, of all its lives."""
+    return len((project.folder / "steps").read_text())
+
+
+# ---- What fails after the training ----
+
+CATCHES = """import traceback
+    try: {}['accuracy']
+    except KeyError: traceback.print_exc(); sys.exit(1)"""
+FAILS_AFTERWARDS = {
+    "an error": ("{}['accuracy']", "KeyError: 'accuracy'"),
+    "an error that it caught": (CATCHES, "KeyError: 'accuracy'"),
+    "an exit": ("sys.exit(3)", "then: exit code 3"),
+    "a kill": ("os.kill(os.getpid(), 9)", "killed"),
+}
+
+
+@pytest.mark.parametrize("end", FAILS_AFTERWARDS)
+def test_a_training_that_is_done_is_done_whatever_fails_afterwards(
+    project: Project, end: str
+) -> None:
+    last, named = FAILS_AFTERWARDS[end]
+
+    ended, story = carry_out(project, f"    train(80)\n{WRITES}    {last}\n", DONE_WHEN)
+
+    assert (ended.code, story["run"]["outcome"], story["state"]) == (0, "done", "done"), ended.err
+    assert (steps_made(project), len(story["attempts"])) == (80, 1)
+    assert len(ended.lines("done")) == 1
+    assert named in ended.lines("done")[0]
+    assert not ended.lines("crashed")
+    assert story["attempts"][0]["result"]["trained"] is True
+    assert story["next_step"]["action"] != "nothing"
+
+
+@pytest.mark.parametrize(
+    ("script", "job"),
+    [
+        (f"    train(40)\n{WRITES}    sys.exit(3)\n", DONE_WHEN),  # half of its steps
+        ("    train(80)\n    sys.exit(3)\n", DONE_WHEN),  # no model
+        (f"    train(80, of=200)\n{WRITES}    sys.exit(3)\n", DONE_WHEN),  # it has more to do
+        (f"    train(80)\n{WRITES}    sys.exit(3)\n", "\n"),  # nothing says what done is
+        (
+            f"    train(40, of='?')\n{WRITES}    os.kill(os.getpid(), 9)\n",
+            '[done_when]\nfiles = [{ path = "model.pt", kind = "any" }]\n',  # a checkpoint, say
+        ),
+    ],
+)
+def test_what_ends_before_its_training_is_done_is_not(
+    project: Project, script: str, job: str
+) -> None:
+    name = project.script(TRAINS + script)
+    project.job(job, name)
+
+    ended = project.run("--max-attempts", "1")
+
+    assert ended.code in (3, 137), ended.err
+    assert project.story()["run"]["outcome"] == "ended, not done"
+    assert not ended.lines("done")
+
+
+# ---- Limits of the process ----
+
+BY_A_SHELL = "ulimit -f 100; exec python3 save.py"  # below rocsteady, which has no such limit
+LIMITS = {
+    "a write": "pathlib.Path('last.pt').write_bytes(bytes(400_000))",
+    "a signal": """import signal; signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
+    pathlib.Path('last.pt').write_bytes(bytes(400_000))""",
+}
+
+
+@pytest.mark.parametrize("reached", LIMITS)
+def test_a_limit_on_the_size_of_files_is_named_and_not_waited_for(
+    project: Project, reached: str
+) -> None:
+    project.script(f"{TRAINS}    train(20)\n    {LIMITS[reached]}\n", "save.py")
+
+    ended = project.run("--", "bash", "-c", BY_A_SHELL, within=30)
+
+    story = project.story()
+    assert ended.code == 76, ended.err
+    assert [row["failure"]["kind"] for row in story["failures"]] == ["file-size-limit"]
+    assert not ended.lines("waiting")
+    assert any("ulimit -f" in line for line in ended.lines("gave up")), ended.err
+
+
+@pytest.mark.slow
+def test_a_checkpoint_that_reaches_the_limit_is_not_taken_for_a_full_disk(
+    project: Project, torch_python: str
+) -> None:
+    saves = "import torch\ntorch.save(torch.zeros(200_000), 'last.pt')\n"
+    project.script(saves, "save.py")
+
+    ended = project.run("--", "bash", "-c", f"ulimit -f 500; exec {torch_python} save.py")
+
+    assert ended.code == 76, ended.err
+    kinds = [row["failure"]["kind"] for row in project.story()["failures"]]
+    assert kinds == ["file-size-limit"]
+
+
+# ---- How a script ended ----
+
+
+def test_an_interrupt_that_the_script_raises_is_its_own_error(project: Project) -> None:
+    ended, story = carry_out(project, "    train(3)\n    raise KeyboardInterrupt('enough')\n")
+
+    failure = story["failures"][0]["failure"]
+    assert (ended.code, len(story["attempts"])) == (130, 1), ended.err
+    assert (failure["kind"], failure["line"]) == ("script-error", "train.py:12")
+
+
+HANDLES = """
+    import signal
+    def handler(*_):
+        raise KeyboardInterrupt
+    signal.signal(signal.SIGINT, handler)
+"""
+
+
+@pytest.mark.parametrize("handler", ["", HANDLES])
+def test_an_interrupt_that_was_sent_is_somebodys(project: Project, handler: str) -> None:
+    sends = f"    train(3)\n{handler}    os.kill(os.getpid(), 2)\n    time.sleep(9)\n"
+
+    ended, story = carry_out(project, sends)
+
+    assert (ended.code, len(story["attempts"])) == (130, 1), ended.err
+    assert story["failures"][0]["failure"]["kind"] == "interrupted"
+
+
+@pytest.mark.parametrize(
+    ("last", "title"),
+    [
+        ("os._exit(1)", "Exit code 1, no error message"),
+        ("print('error: no space for rent'); os._exit(4)", "Exit code 4: error: no space for rent"),
+        ("os.kill(os.getpid(), 12)", "Killed by SIGUSR2, no error message"),
+    ],
+)
+def test_an_end_without_an_error_is_named_by_what_it_is(
+    project: Project, last: str, title: str
+) -> None:
+    name = project.script(f"{TRAINS}    train(3)\n    {last}\n")
+
+    project.run("--max-attempts", "1", "--", sys.executable, name)
+
+    failure = project.story()["failures"][0]["failure"]
+    assert (failure["kind"], failure["title"]) == ("unknown", title)
+
+
+def test_an_evaluation_that_fails_in_a_shell_script_is_named(project: Project) -> None:
+    python = shlex.quote(sys.executable)
+    project.script(f"{TRAINS}    train(80)\n", "train.py")
+    project.script("import sys\nprint('no test data')\nsys.exit(1)\n", "evaluate.py")
+    project.script(f"set -e\n{python} train.py\n{python} evaluate.py\n", "run.sh")
+
+    ended = project.run("--", "bash", "run.sh")
+
+    story = project.story()
+    assert (ended.code, len(story["attempts"])) == (1, 1), ended.err
+    assert story["failures"][0]["failure"]["title"].startswith("All 80 steps were made")
+    assert "without finishing" not in story["happened"]
