@@ -23,8 +23,9 @@ NOT_TOLD = (
     "test/loss 0.1",
     "best loss 0.1",
     "lossless 3",
+    "loss nano",
+    "loss information",
     "loss 3/4",
-    "loss=nan",
     "loss went to 0.5x",
     "step 4",
     "loss" * 200,
@@ -34,6 +35,28 @@ NOT_TOLD = (
 @pytest.mark.parametrize("line", TOLD)
 def test_a_loss_is_read(line: str) -> None:
     assert printed_loss(line) == TOLD[line]
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        ("loss=nan", "nan"),
+        ("{'loss': nan, 'epoch': 1}", "nan"),
+        ("train_loss=nan.0, v_num=3", "nan"),
+        ("step 3 loss inf", "inf"),
+        ("loss: -Infinity", "-inf"),
+    ],
+)
+def test_a_loss_that_is_no_number_is_read(line: str, told: str) -> None:
+    assert str(printed_loss(line)) == told
+
+
+def test_losses_that_are_no_numbers_are_counted_and_not_drawn() -> None:
+    counter = OutputCounter()
+    counter.feed(b"step 1 loss 0.5\nstep 2 loss nan\nstep 3 loss inf\n", 0.0)
+    assert (counter.take_loss(), counter.losses_not_finite) == (0.5, 2)
+    counter.feed(b"step 4 loss 0.4\n", 0.0)
+    assert (counter.take_loss(), counter.losses_not_finite) == (0.4, 0)
 
 
 @pytest.mark.parametrize("line", NOT_TOLD)

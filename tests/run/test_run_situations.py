@@ -207,3 +207,59 @@ def test_an_evaluation_that_fails_in_a_shell_script_is_named(project: Project) -
     assert (ended.code, len(story["attempts"])) == (1, 1), ended.err
     assert story["failures"][0]["failure"]["title"].startswith("All 80 steps were made")
     assert "without finishing" not in story["happened"]
+
+
+# ---- A loss that is no number ----
+
+PRINTS = """
+    for step in range(1, 41):
+        loss = {loss}
+        print(f"step {{step}}/40 loss {{loss}}", flush=True)
+        time.sleep(0.02)
+"""
+
+
+@pytest.mark.parametrize("spoilt", ["nan", "inf", "-Infinity", "nan.0"])
+def test_a_loss_that_stays_no_number_is_a_trouble_with_its_step(
+    project: Project, spoilt: str
+) -> None:
+    prints = PRINTS.format(loss=f"0.5 if step < 25 else '{spoilt}'")
+
+    ended, story = carry_out(project, prints)
+
+    assert (ended.code, len(story["attempts"])) == (0, 1), ended.err
+    assert 25 <= story["attempts"][0]["result"]["not_finite"] <= 40  # it looks now and then
+    assert "Nothing went wrong" not in story["happened"]
+    assert story["next_step"]["action"] == "fix the cause"
+    assert len([line for line in ended.said if "NaN or infinite" in line]) == 2
+
+
+def test_a_loss_that_recovers_is_none(project: Project) -> None:
+    prints = PRINTS.format(loss="float('nan') if step % 10 == 5 else 0.5")
+
+    ended, story = carry_out(project, prints)
+
+    assert ended.code == 0
+    assert "not_finite" not in story["attempts"][0]["result"]
+    assert "Nothing went wrong" in story["happened"]
+    assert "NaN" not in ended.err
+
+
+@pytest.mark.slow
+def test_a_loss_that_nobody_prints_is_seen_in_torch(project: Project, torch_python: str) -> None:
+    name = project.script("""
+        import time, torch
+        weight = torch.ones(4, requires_grad=True)
+        optimizer = torch.optim.SGD([weight], lr=0.01)
+        for step in range(150):
+            (weight.square().sum() + (float("nan") if step >= 10 else 0)).backward()
+            optimizer.step()
+            time.sleep(0.05)
+    """)
+
+    ended = project.run("--", torch_python, name)
+
+    story = project.story()
+    assert ended.code == 0, ended.err
+    assert 10 <= story["attempts"][0]["result"]["not_finite"] <= 60  # it looks once a second
+    assert story["next_step"]["action"] == "fix the cause"

@@ -13,6 +13,7 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Iterator
+from math import isfinite
 from typing import NamedTuple, TypeVar
 
 from msgspec.structs import replace
@@ -75,7 +76,8 @@ OUTPUT_KEPT = 256 * 1024  # bytes of what was printed since it was last read
 READ_WITHIN = 0.02  # seconds of CPU for all lines that wait, and the one that is begun by then
 _LOSS = re.compile(
     r"(?<![a-z])loss(?:['\"\]]{0,2} ?[:=] ?| (?:is |of )?)(?:tensor\()?"
-    r"([-+]?[0-9]{1,20}(?:\.[0-9]{0,20})?(?:e[-+]?[0-9]{1,3})?)(?![0-9a-z_]|/[0-9])"
+    r"([-+]?(?:[0-9]{1,20}(?:\.[0-9]{0,20})?(?:e[-+]?[0-9]{1,3})?|nan|inf(?:inity)?))"
+    r"(?:(?<=nan)\.0|(?<=inf)\.0)?(?![0-9a-z_]|/[0-9])"  # as PyTorch Lightning writes them
 )
 _OTHERS = re.compile(r"(?:val|valid|validation|test|eval|dev|best|min|old|prev)[ _./-]?$")
 LENGTH_BEFORE = 12  # characters before the word that may say whose loss it is
@@ -101,6 +103,7 @@ class OutputCounter:
         self._bars: OrderedDict[str, tuple[str, ...]] = OrderedDict()
         self._progress: PrintedProgress | None = None
         self._loss: float | None = None
+        self.losses_not_finite = 0  # in a row, up to the last that was printed
 
     def take_loss(self) -> float | None:
         """Return the loss that was printed last, once; None if none was printed since."""
@@ -171,8 +174,10 @@ class OutputCounter:
         self._line.clear()
         if not text.strip():
             return
-        if (loss := printed_loss(text)) is not None:
-            self._loss = loss
+        if (loss := printed_loss(text)) is not None and isfinite(loss):
+            self._loss, self.losses_not_finite = loss, 0
+        elif loss is not None:
+            self.losses_not_finite += 1
         line = take_apart(text.strip())
         is_new = self._is_new(line)
         drawn = drawn or moves or line.bar

@@ -140,6 +140,8 @@ def _crash_explanation(record: RunRecord) -> str:
 
 def _advice(record: RunRecord) -> dict[str, Fix]:
     kinds = {row.failure.kind for row in record.failures}
+    if any(each.result and each.result.not_finite for each in record.attempts):
+        kinds.add(FailureKind.NAN_LOSS)
     known = load_failures().kinds if kinds else {}
     fixes = {kind: known[kind].fix or known[kind].advice for kind in kinds & known.keys()}
     return {kind: fix for kind, fix in fixes.items() if fix is not None}

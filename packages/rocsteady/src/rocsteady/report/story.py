@@ -472,6 +472,8 @@ def _trouble_in_short(record: RunRecord, attempts: Sequence[AttemptStory]) -> st
         verb, _, where = what.partition(" ")
         colon = ":" * verb.endswith(":")
         said.append(f"It {verb.removesuffix(':')}{again}{colon} {where}".rstrip() + ".")
+    if step := _loss_spoilt_by(record):
+        said.append(f"Its loss was NaN or infinite by step {step:,}, to the end.")
     if record.unrecorded_since is not None:
         since = datetime.fromtimestamp(record.unrecorded_since).astimezone()
         said.append(f"It was not recorded from {since:%H:%M} on.")
@@ -570,6 +572,14 @@ def _after_success(facts: RunFacts, attempts: Sequence[AttemptStory]) -> NextSte
         fix = f"Fix {line}, then repeat" if line else "Repeat"
         text = f"{fix} only what comes after the training, which is done."
         return NextStep(action=Action.FIX_SCRIPT, text=text)
+    if step := _loss_spoilt_by(record):
+        advice = facts.advice.get(FailureKind.NAN_LOSS)
+        loop = record.attempts[-1].result and record.attempts[-1].result.batch_split
+        back = " Loop(roll_back=RollBack()) goes back to the last good checkpoint." if loop else ""
+        text = f"What was trained from step {step:,} on is of no use.{back}"
+        return NextStep(
+            action=Action.FIX_CAUSE, text=f"{text} {advice.text if advice else ''}".rstrip()
+        )
     places = [spoken(each.place) for each in record.incidents if each.place]
     place = max(places, key=places.count, default="")
     kept = attempts[-1].settings if attempts else NO_CHANGES
@@ -598,6 +608,15 @@ def _after_success(facts: RunFacts, attempts: Sequence[AttemptStory]) -> NextSte
     if advice := next(filter(None, advised), None):
         return NextStep(action=Action.FIX_CAUSE, text=f"Before the next run: {advice.text}")
     return NextStep(action=Action.NOTHING, text="Nothing. The run is done.")
+
+
+def _loss_spoilt_by(record: RunRecord) -> int:
+    """Return the step by which the loss of the last attempt was not finite; 0: it was."""
+    last = record.attempts[-1] if record.attempts else None
+    named = last is not None and failure_after(record, last.number)
+    if last is None or last.result is None or (named and named.kind == FailureKind.NAN_LOSS):
+        return 0
+    return last.result.not_finite
 
 
 def _helped(record: RunRecord) -> bool:
@@ -646,6 +665,17 @@ def _troubles(facts: RunFacts, attempts: Sequence[AttemptStory]) -> list[Trouble
                     source=facts.failed_at.get(row.attempt),
                 )
             )
+    if step := _loss_spoilt_by(record):
+        title = f"the loss was NaN or infinite by step {step:,}, to the end"
+        found.append(
+            msgspec.structs.replace(
+                _trouble(facts, attempts, len(attempts), title),
+                advice=facts.advice.get(FailureKind.NAN_LOSS),
+                action="Nothing was changed: the script went on, and rocsteady leaves the numbers"
+                " of a run alone.",
+                last_step=step,
+            )
+        )
     named = {row.attempt for row in record.failures}
     for attempt in crashed_attempts(record):
         if attempt not in named:

@@ -129,6 +129,7 @@ class RunEnd:
                 crashes=history.crashes,
                 lost=self._lost() if hangs_or_crashes else 0.0,
                 deadline="" if due is None else met(time.time(), due),
+                not_finite=end.not_finite,
                 afterwards=self._afterwards(history),
                 place=self._advice(max(history.hangs, key=history.hangs.__getitem__, default="")),
                 keep=self._advice(kept) if keep else "",

@@ -324,6 +324,8 @@ def _done(event: Done) -> Line:
     facts = [f"{about}{plural(event.steps, 'step')} in {took}" if event.steps else f"in {took}"]
     if event.deadline:
         facts.append(event.deadline)
+    spoilt = f"the loss was NaN or infinite by step {event.not_finite:,}, to the end"
+    facts += [spoilt] * bool(event.not_finite)
     facts += [f"trained; failed afterwards: {event.afterwards}"] * bool(event.afterwards)
     failures = [
         plural(count, *words)
@@ -333,6 +335,7 @@ def _done(event: Done) -> Line:
     if failures:
         cost = f" cost {duration(event.lost)}" if event.lost >= 1 else ""
         facts.append(f"{' and '.join(failures)}{cost}")
+    trouble = failures or event.not_finite or event.afterwards
     advice = []
     fix = f"Fix {user_line(event.place)}" if event.place else ""
     if event.keep:
@@ -340,7 +343,7 @@ def _done(event: Done) -> Line:
         advice.append(Advice(words, event.keep))
     elif fix:
         advice.append(Advice(f"{fix}."))
-    advice += [Advice(command=event.report)] if failures and event.report else []
+    advice += [Advice(command=event.report)] if trouble and event.report else []
     return Line(SEPARATOR.join(facts), tuple(advice))
 
 

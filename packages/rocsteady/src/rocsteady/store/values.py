@@ -63,6 +63,7 @@ class AttemptResult(Value, frozen=True, kw_only=True, omit_defaults=True):
     heard: bool = False  # it has told how far it came
     stepped: bool = False  # and made a step of its own
     trained: bool = False  # all that done_when asks for was there, though it failed afterwards
+    not_finite: int = 0  # the step by which its loss was NaN or infinite, to the end; 0: it was not
     started_over: str = ""  # why it is known that it did so in place of resuming
     wrote_checkpoint: bool = False
     all_cut_off: bool = False  # no checkpoint of the run is whole; they were moved aside

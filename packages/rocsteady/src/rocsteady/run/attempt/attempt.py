@@ -57,7 +57,7 @@ from rocsteady.run.attempt.progress import AttemptProgress, LiveProcesses, StepT
 from rocsteady.run.attempt.rank_waits import RankWaitsFile
 from rocsteady.run.attempt.strategy_environment import environment
 from rocsteady.run.attempt.termination import Suspension, end_tree, interrupted_twice, named
-from rocsteady.run.attempt.verdict_messages import RefusedSettings, VerdictMessages
+from rocsteady.run.attempt.verdict_messages import RefusedSettings, SpoiltLoss, VerdictMessages
 from rocsteady.run.attempt.watch_requests import RequestedActions
 from rocsteady.run.attempt.watchers import Look, Watchers
 from rocsteady.run.checkpoints.resume_trial import ResumeTrial
@@ -112,7 +112,7 @@ class Attempt:
         apart = services.hosts is not None
         self._pulse: Pulse = begin(self._began, boot_clock(), context.learned, apart=apart)
         self._counter = OutputCounter(total.log)
-        self._gauges = Gauges(self._counter.take_loss)
+        self._gauges, self._loss = Gauges(self._counter.take_loss), SpoiltLoss()
         self._snapshots: tuple[Snapshot, ...] = ()
         self._looking, self._judging = 0.0, False  # seconds of the last look; it is to be judged
         self._native_stacks = NativeStacks()
@@ -141,7 +141,7 @@ class Attempt:
         self._watchers = self._watchers_of(RankWaitsFile(context.pages))
 
     def _watchers_of(self, rank_waits: RankWaitsFile) -> Watchers[Look]:
-        messages, before = self._messages, self._context.before.best
+        messages = self._messages
         return Watchers(
             self._announcer,
             {
@@ -154,7 +154,7 @@ class Attempt:
                 "messages about pauses": lambda now: messages.tell(
                     now.verdict, now.step, inspected=now.inspected
                 ),
-                "messages about the loss": lambda now: messages.loss(now.heartbeats, before),
+                "messages about the loss": lambda now: messages.loss(self._loss_since(), now.step),
                 "messages about saves": lambda now: messages.saves(now.heartbeats),
                 "where it goes on": lambda _: self._find_resumed(),
                 "the time limit of its option": lambda _: self._judge_option(),
@@ -324,6 +324,13 @@ class Attempt:
                 Look(now, verdict, progress.step, progress.heartbeats, tree, inspected)
             )
         return verdict
+
+    def _loss_since(self, *, ended: bool = False) -> int:
+        """Return the step by which the loss was not finite any more; 0: it is."""
+        printed, progress = self._counter.losses_not_finite, self._progress
+        return self._loss.since(
+            progress.heartbeats, progress.before, printed, progress.step or 0, ended=ended
+        )
 
     def _judge_option(self) -> None:
         self._leaving = self._leaves(time.time())
@@ -520,6 +527,7 @@ class Attempt:
             unsaved=saved.failed,
             heard=bool(progress.heartbeats),
             stepped=any(beat.step for beat in progress.heartbeats),
+            not_finite=self._loss_since(ended=True),
             started_over=self._trial.started_over if self._trial else "",
             wrote_checkpoint=progress.wrote_checkpoint,
             ineffective=tuple(sorted(ineffective)),

@@ -71,20 +71,17 @@ class VerdictMessages:
             " rocsteady will wait longer next time."
         )
 
-    def loss(self, heartbeats: Sequence[Heartbeat], before: int) -> None:
+    def loss(self, since: int, step: int | None) -> None:
         """Announce that the loss became NaN or infinite, or finite again. Nothing is done."""
-        spoilt = [beat for beat in heartbeats if beat.not_finite > beat.finite]
-        if bool(spoilt) == self._not_finite:
+        if bool(since) == self._not_finite:
             return
-        self._not_finite = bool(spoilt)
-        if spoilt:
-            step = min((beat.base or before) + beat.not_finite for beat in spoilt)
+        self._not_finite = bool(since)
+        if since:
             self._announcer.say(
-                f"the loss became NaN or infinite at step {step:,}. The run continues."
+                f"the loss became NaN or infinite at step {since:,}. The run continues."
             )
         else:
-            step = max((beat.base or before) + beat.finite for beat in heartbeats)
-            self._announcer.say(f"the loss is finite again at step {step:,}.")
+            self._announcer.say(f"the loss is finite again at step {step or 0:,}.")
 
     def saves(self, heartbeats: Sequence[Heartbeat]) -> None:
         """Announce that the last checkpoint could not be saved, or that one was saved again."""
@@ -111,6 +108,33 @@ class VerdictMessages:
         """Announce which rank holds up the others, if the evidence adds something."""
         if found is not None and found.sign is not Sign.NONE and found != before:
             self._announcer.say(f"evidence: {found.why}.")
+
+
+FEW_STEPS = 3  # after which a loss that is not finite is more than a batch that was left out
+
+
+class SpoiltLoss:
+    """Since when the loss is not finite, by what processes tell and by what is printed."""
+
+    def __init__(self) -> None:
+        self._since: int | None = None  # the step, when such a loss was first printed
+
+    def since(
+        self, heartbeats: Sequence[Heartbeat], before: int, printed: int, step: int, *, ended: bool
+    ) -> int:
+        """Return the step; 0: it is finite, as far as that can be seen.
+
+        ``printed``: how many losses in a row were not. At the end one is enough.
+        """
+        told = [
+            it.not_finite + (it.base or before) for it in heartbeats if it.not_finite > it.finite
+        ]
+        self._since = (step if self._since is None else self._since) if printed else None
+        if self._since is not None and (
+            ended or printed > FEW_STEPS or (printed > 1 and step - self._since > FEW_STEPS)
+        ):
+            told.append(max(1, self._since))
+        return min(told, default=0)
 
 
 REFUSALS_POLL_INTERVAL = 1.0  # seconds between looks

@@ -145,6 +145,7 @@ class Done(Event, frozen=True, kw_only=True):
     crashes: int = 0
     lost: float = 0.0  # seconds, to both
     deadline: str = ""  # how it was met
+    not_finite: int = 0  # the step by which the loss was NaN or infinite, to the end; 0: it was not
     afterwards: str = ""  # what failed once the training was done
     place: str = ""  # of the user's own, at which it hung
     keep: str = ""  # what to type to start with the workaround
