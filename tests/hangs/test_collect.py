@@ -106,3 +106,24 @@ def test_one_that_fails_is_said_and_the_others_are_done() -> None:
     done = run_all({"a": lambda: 1, "b": fail}, within=timedelta(seconds=1))
 
     assert (done.results, done.missing) == ({"a": 1}, {"b": "ValueError: no"})
+
+
+def test_one_that_goes_on_gets_more_time_and_one_that_is_stuck_does_not() -> None:
+    steps: list[int] = []
+
+    def go(count: int) -> int:
+        for number in range(count):
+            time.sleep(0.1)
+            steps.append(number)
+        return count
+
+    def stick() -> int:
+        time.sleep(30)
+        return 0
+
+    within = timedelta(seconds=1)
+    assert run_all({"a": lambda: go(20)}, within=within, done=steps).results == {"a": 20}
+    assert run_all({"a": lambda: go(20)}, within=within).missing == {"a": LATE}
+    began = time.monotonic()
+    assert run_all({"a": stick}, within=within, done=[]).missing == {"a": LATE}
+    assert time.monotonic() - began < 10

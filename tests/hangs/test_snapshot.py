@@ -13,7 +13,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 from rocsteady.hangs.looking.snapshot import NO_PYTHON, in_native_code, take_snapshot
-from rocsteady.hangs.looking.stacks import NOT_INSTALLED, NativeStacks, find_py_spy, short
+from rocsteady.hangs.looking.stacks import (
+    NOT_INSTALLED,
+    KeptStacks,
+    KnownStacks,
+    find_py_spy,
+    short,
+)
 from rocsteady.hangs.values import ProcessSeen, Snapshot, ThreadSeen, Wait
 
 if TYPE_CHECKING:
@@ -187,36 +193,65 @@ def test_native_frames_are_taken_of_a_process_that_runs(start: Start) -> None:
     assert thread.native is not None
 
 
-def test_native_frames_are_not_taken_again_of_a_thread_that_did_not_run(
-    start: Start, tmp_path: Path
+def counting(folder: Path) -> tuple[Path, Path]:
+    """Return a py-spy that writes down how it was called, and where."""
+    program, calls = folder / "py-spy", folder / "calls"
+    program.write_text(f'#!/bin/sh\necho "$*" >> {calls}\nexec {find_py_spy()} "$@"\n')
+    program.chmod(0o755)
+    return program, calls
+
+
+@pytest.mark.parametrize("native", [True, False])
+def test_stacks_are_not_taken_again_of_a_thread_that_did_not_run(
+    start: Start, tmp_path: Path, *, native: bool
 ) -> None:
     victim = start("gil_held_in_c")
     settled(victim, lambda seen: seen.wait is Wait.LOCK)
-    paused = tmp_path / "paused"
-    program = tmp_path / "py-spy"
-    program.write_text(
-        f'#!/bin/sh\ncase "$*" in *--native*) echo once >> {paused};; esac\n'
-        f'exec {find_py_spy()} "$@"\n'
-    )
-    program.chmod(0o755)
-    known = NativeStacks()
+    program, calls = counting(tmp_path)
+    known = KnownStacks(KeptStacks(), KeptStacks())
 
     seen = [
         take_snapshot(
             [victim.pid],
             stacks=True,
             within=SOON,
-            native=lambda _: [victim.pid],
+            native=lambda _: [victim.pid] if native else (),
             known=known,
             py_spy=str(program),
         )
         for _ in range(3)
     ]
 
-    natives = [main_thread(each, victim.pid).native for each in seen]
-    assert natives[0]
-    assert natives[0] == natives[1] == natives[2]
-    assert paused.read_text().count("once") == 1
+    threads = [main_thread(each, victim.pid) for each in seen]
+    assert threads[0].frames
+    assert bool(threads[0].native) is native
+    assert {(each.frames, each.native) for each in threads} == {
+        (threads[0].frames, threads[0].native)
+    }
+    assert calls.read_text().count("--nonblocking") == 1 + native  # the pause made it run
+    assert calls.read_text().count("--native") == native
+
+
+def test_the_stack_of_a_thread_that_waits_again_for_the_same_is_taken_again(start: Start) -> None:
+    victim = start("one_lock_at_two_lines")
+    settled(victim, lambda seen: seen.wait is Wait.LOCK)
+    known = KnownStacks(KeptStacks(), KeptStacks())
+
+    def main_of_a_snapshot() -> ThreadSeen:
+        return main_thread(
+            take_snapshot([victim.pid], stacks=True, within=SOON, known=known), victim.pid
+        )
+
+    before = main_of_a_snapshot()
+    os.kill(victim.pid, signal.SIGUSR1)
+    settled(victim, lambda seen: seen.wait is Wait.LOCK and seen.switches > before.switches)
+    after = main_of_a_snapshot()
+
+    assert (after.wait, after.blocked) == (before.wait, before.blocked)
+    assert before.frames
+    assert after.frames
+    lines = [int(frames[0].rpartition(":")[2][:-1]) for frames in (before.frames, after.frames)]
+    assert lines[1] == lines[0] + 1
 
 
 @pytest.mark.parametrize(("state", "wait"), [("stopped", Wait.STOPPED), ("traced", Wait.TRACED)])

@@ -57,6 +57,16 @@ def lock() -> None:
     held.acquire()
 
 
+def one_lock_at_two_lines() -> None:
+    """Get to the second when SIGUSR1 comes."""
+    held = threading.Lock()
+    held.acquire()
+    signal.signal(signal.SIGUSR1, lambda *_: held.release())
+    say()
+    held.acquire()
+    held.acquire()
+
+
 def semaphore() -> None:
     empty = multiprocessing.get_context("fork").Semaphore(0)
     say()

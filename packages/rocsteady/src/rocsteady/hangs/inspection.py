@@ -21,7 +21,7 @@ from rocsteady.hangs.judgment.judgment import Pulse, begin, worth_stopping
 from rocsteady.hangs.judgment.snapshot_reading import HELD, Reading, read
 from rocsteady.hangs.looking.process_tree import gpus_of, processes
 from rocsteady.hangs.looking.snapshot import take_snapshot
-from rocsteady.hangs.looking.stacks import NativeStacks
+from rocsteady.hangs.looking.stacks import KeptStacks, KnownStacks
 from rocsteady.hangs.proof.stack_frames import queue_of
 from rocsteady.hangs.proof.wait_graph import wait_set
 from rocsteady.hangs.proof.wait_set import Waiter, WaitSet, prove, waiters_of
@@ -71,7 +71,7 @@ def inspect(pid: int, waits: WaitKnowledge) -> Inspected:
     """Take snapshots of a process and its children until it is clear how it stands."""
     began = time.monotonic()
     _existing(pid)
-    native, pulse = NativeStacks(), begin(began, began)
+    known, pulse = KnownStacks(KeptStacks(), KeptStacks()), begin(began, began)
     snapshots: list[Snapshot] = []
     sets: list[WaitSet] = []
     while True:
@@ -80,7 +80,7 @@ def inspect(pid: int, waits: WaitKnowledge) -> Inspected:
             stacks=True,
             within=A_SNAPSHOT,
             native=lambda found: _worth_stopping(pulse, found, waits),  # noqa: B023 - called at once
-            known=native,
+            known=known,
         )
         about = _existing(pid)
         snapshots.append(seen)

@@ -96,6 +96,8 @@ class ThreadSeen(Value, frozen=True, kw_only=True):
     state: str  # as in /proc: R, S, D, T, t, Z
     cpu: float  # seconds used so far
     switches: int = 0  # how often it was put on a processor so far; 0 where that is not told
+    ran: int = 0  # for how many nanoseconds, to the last time that it was taken off one
+    start: int = 0  # ticks after boot
     wait: Wait
     frames: tuple[str, ...] | None = None  # "function (file:line)", innermost first; None: not had
     native: tuple[str, ...] | None = None  # innermost native functions; None: not had

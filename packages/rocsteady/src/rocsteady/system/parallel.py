@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sized
 from datetime import timedelta
 from typing import Generic, TypeVar
 
@@ -28,10 +28,17 @@ class Outcomes(Generic[Key, Result]):
 
 
 def run_all(
-    jobs: Mapping[Key, Callable[[], Result]], *, within: timedelta, at_once: int = 8
+    jobs: Mapping[Key, Callable[[], Result]],
+    *,
+    within: timedelta,
+    at_once: int = 8,
+    done: Sized = (),
 ) -> Outcomes[Key, Result]:
-    """Run every job, some at once, and return at the deadline at the latest."""
-    deadline = time.monotonic() + within.total_seconds()
+    """Run every job, some at once, and return at the deadline at the latest.
+
+    It is put off for as long as ``done`` grows, to which the jobs add.
+    """
+    deadline, before = time.monotonic() + within.total_seconds(), -1
     waiting = deque(jobs.items())
     results: dict[Key, Result] = {}
     missing: dict[Key, str] = {}
@@ -50,12 +57,14 @@ def run_all(
     workers = [threading.Thread(target=work, daemon=True) for _ in range(min(at_once, len(jobs)))]
     for worker in workers:
         worker.start()
-    for worker in workers:
-        worker.join(max(0.0, deadline - time.monotonic()))
-    done, failed = dict(results), dict(missing)  # a late one may still write to the others
-    for key in jobs.keys() - done.keys() - failed.keys():
+    while len(done) > before and any(worker.is_alive() for worker in workers):
+        before, deadline = len(done), time.monotonic() + within.total_seconds()
+        for worker in workers:
+            worker.join(max(0.0, deadline - time.monotonic()))
+    kept, failed = dict(results), dict(missing)  # a late one may still write to the others
+    for key in jobs.keys() - kept.keys() - failed.keys():
         failed[key] = LATE
-    return Outcomes(done, failed)
+    return Outcomes(kept, failed)
 
 
 def in_time(job: Callable[[], Result], otherwise: Result, *, within: timedelta) -> Result:

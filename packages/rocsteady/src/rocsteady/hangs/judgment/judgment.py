@@ -36,7 +36,7 @@ from rocsteady.wording import duration
 
 SUSPENDED = 1.0  # seconds that the boot clock may run ahead before the machine must have slept
 SNAPSHOT_EVERY = 1.0  # seconds, at first: three of them must fit before the shortest limit, 4.5 s
-LOOKING_SHARE = 0.15  # of a core, for looking at many threads and processes
+LOOKING_SHARE = 0.12  # of a core, for looking at many threads and processes
 SNAPSHOT_SHARE = 1 / 15  # of the time waited: the longer it lasts, the less it matters when it ends
 SNAPSHOT_AT_LEAST_EVERY = 30.0
 MAX_SETS = 40  # of a row: as many as snapshots are kept; three prove as much

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from pathlib import Path
 
 MOUNT = "sys/fs/cgroup"
@@ -11,12 +12,13 @@ ROOT = Path("/")
 
 def folders(pid: int, root: Path = ROOT) -> dict[str, Path]:
     """Return the folder of each controller of version 1, and under "" that of version 2."""
-    try:
-        lines = (root / f"proc/{pid}/cgroup").read_text().splitlines()
-    except (OSError, UnicodeDecodeError):
-        return {}
+    return _folders(read(root / f"proc/{pid}/cgroup"), root)
+
+
+@lru_cache(maxsize=100)
+def _folders(groups: str, root: Path) -> dict[str, Path]:
     found = {}
-    for line in lines:
+    for line in groups.splitlines():
         number, _, rest = line.partition(":")
         controllers, _, path = rest.partition(":")
         mount = root / MOUNT / (controllers if number != "0" else _unified_mount(root))

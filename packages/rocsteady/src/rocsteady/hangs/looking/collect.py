@@ -19,7 +19,7 @@ from rocsteady.hangs.looking.gpu_counters import read_gpu_counters
 from rocsteady.hangs.looking.kernel_log import read_kernel_log
 from rocsteady.hangs.looking.memory import read_memory
 from rocsteady.hangs.looking.snapshot import take_snapshot
-from rocsteady.hangs.looking.stacks import NativeStacks, ask_for_stacks
+from rocsteady.hangs.looking.stacks import KnownStacks, ask_for_stacks
 from rocsteady.hangs.proof.wait_set import WaitSet, sentences, waiters_of
 from rocsteady.hangs.values import Heartbeat, ProcessSeen, Snapshot, ThreadSeen, Wait
 from rocsteady.model import Value
@@ -78,14 +78,14 @@ def collect(  # noqa: PLR0913 - what there is to know of an attempt, each by nam
     since: float,
     variables: Mapping[str, str] | None = None,
     waits: WaitSet | None = None,
-    known: NativeStacks | None = None,
+    known: KnownStacks | None = None,
     within: timedelta = COLLECT_WITHIN,
 ) -> Collected:
     """Write all evidence into ``folder`` and be back in time, whatever happens.
 
     ``since`` is when the attempt began, in seconds of the monotonic clock; ``variables`` are those
-    that may be told; ``waits`` says who waits for whom; ``known`` are native stacks that
-    were read before.
+    that may be told; ``waits`` says who waits for whom; ``known`` are stacks that were
+    read before.
     """
     folder.mkdir(mode=0o700, exist_ok=True)
     incident = _Collection(folder, tuple(pids), within * COLLECT_SHARE)
@@ -123,7 +123,7 @@ class _Collection:
         told = Secrets().value(msgspec.to_builtins(value))
         self.put(name, msgspec.json.format(msgspec.json.encode(told), indent=1) + b"\n")
 
-    def stacks(self, pages: Path | None, known: NativeStacks | None) -> None:
+    def stacks(self, pages: Path | None, known: KnownStacks | None) -> None:
         """Look once, with native frames where they can be had; the kernel's side beside it."""
         seen = take_snapshot(
             self._pids, stacks=True, within=self._within, native=lambda _: self._pids, known=known

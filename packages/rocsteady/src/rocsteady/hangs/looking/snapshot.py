@@ -10,14 +10,21 @@ from datetime import timedelta
 import msgspec
 
 from rocsteady.hangs.looking.cgroups import is_frozen
-from rocsteady.hangs.looking.stacks import NativeStacks, Stacks, ThreadStack, take_stacks
+from rocsteady.hangs.looking.stacks import (
+    KeptStacks,
+    KnownStacks,
+    Ran,
+    Stacks,
+    ThreadStack,
+    take_stacks,
+)
 from rocsteady.hangs.proof.waits import Waits
 from rocsteady.hangs.values import ProcessSeen, Snapshot, ThreadSeen, Wait
 from rocsteady.system import procfs
 from rocsteady.system.parallel import run_all
 from rocsteady.system.procfs import PROC
 
-PROC_SHARE = 0.5  # of the time, for /proc; the rest is for stacks
+PROC_SHARE = 0.5  # of the time, that /proc may take for one thread; stacks have at least as much
 PYTHONS_WAITS = ("/threading.py:", "/queue.py:", "(multiprocessing/", "/selectors.py:")
 TORCHS_WAITS = ("(autograd/", "(distributed/", "(cuda/")
 MAX_DEEPER = 16  # processes paused for their native frames in one snapshot
@@ -34,13 +41,14 @@ def take_snapshot(  # noqa: PLR0913 - how closely, each by name
     stacks: bool,
     within: timedelta,
     native: Callable[[Snapshot], Collection[int]] | None = None,
-    known: NativeStacks | None = None,
+    known: KnownStacks | None = None,
     py_spy: str | None = None,
 ) -> Snapshot:
-    """Look at these processes, and be back at the deadline. Those that ended are left out.
+    """Look at these processes, and be back in time, unless they are many: see ``_see_all``.
 
-    Nothing is stopped, unless ``native`` says, by all that is seen without, of which processes
-    native frames are worth a pause. Those in ``known`` are not taken again.
+    Those that ended are left out. Nothing is stopped, unless ``native`` says, by all that is seen
+    without, of which processes native frames are worth a pause. Stacks that are ``known`` and hold
+    are not taken again.
     """
     if os.name == "nt":
         return Snapshot(
@@ -48,22 +56,29 @@ def take_snapshot(  # noqa: PLR0913 - how closely, each by name
         )
     at = time.monotonic()
     seen = _see_all(pids, within * PROC_SHARE)
+    until = max(at + within.total_seconds(), time.monotonic() + within.total_seconds() * PROC_SHARE)
     if not stacks:
         return Snapshot(at=at, processes=tuple(seen), stacks=False, why_no_stacks="not asked for")
-    pythons = [process.pid for process in seen if process.python]
-    found = take_stacks(pythons, within=_left(at, within), py_spy=py_spy)
+    known = known or KnownStacks(KeptStacks(), KeptStacks())
+    pythons = {process.pid: process for process in seen if process.python}
+    again = [each for each in pythons.values() if not known.python.still(each, each.threads)]
+    same = known.python.of(pythons.keys() - {each.pid for each in again})
+    taken = take_stacks([each.pid for each in again], within=_left(until), py_spy=py_spy)
+    # By what was seen before: what runs while it is read is not where it was read.
+    known.python.keep(again, taken, lambda _, thread: (thread.switches, thread.ran))
+    found = Stacks(threads=same.threads | taken.threads, missing=taken.missing)
     snapshot = Snapshot(
         at=at,
         processes=tuple(_with_stacks(process, found) for process in seen),
         stacks=bool(found.threads),
         why_no_stacks=_why_none(found),
     )
-    wanted = set(native(snapshot)) & set(pythons) if native else set()
-    return _with_native(snapshot, wanted, known or NativeStacks(), _left(at, within), py_spy)
+    wanted = set(native(snapshot)) & pythons.keys() if native else set()
+    return _with_native(snapshot, wanted, known.native, _left(until), py_spy)
 
 
 def _with_native(
-    seen: Snapshot, wanted: set[int], known: NativeStacks, within: timedelta, py_spy: str | None
+    seen: Snapshot, wanted: set[int], known: KeptStacks, within: timedelta, py_spy: str | None
 ) -> Snapshot:
     """Add the native frames of these processes; they are stopped where they may have moved."""
     processes = [process for process in seen.processes if process.pid in wanted]
@@ -76,7 +91,8 @@ def _with_native(
         retrying={thread.tid for each in again for thread in each.threads if _retries(thread)},
         py_spy=py_spy,
     )
-    known.keep(again, deeper, _switches)
+    # By what is seen after: the pause itself makes a thread run.
+    known.keep(again, deeper, lambda pid, thread: _ran(pid, thread.tid))
     found = (_with_stacks(_with_stacks(process, same), deeper) for process in seen.processes)
     return msgspec.structs.replace(
         seen, processes=tuple(found), stacks=seen.stacks or bool(deeper.threads)
@@ -89,24 +105,28 @@ def in_native_code(seen: Snapshot) -> list[int]:
     return found[:MAX_DEEPER]
 
 
-def _left(since: float, within: timedelta) -> timedelta:
-    return max(timedelta(0), within - timedelta(seconds=time.monotonic() - since))
+def _left(until: float) -> timedelta:
+    return timedelta(seconds=max(0.0, until - time.monotonic()))
 
 
 def _see_all(pids: Sequence[int], within: timedelta) -> list[ProcessSeen]:
-    """See one after the other in a thread of its own, and keep what it has at the deadline."""
+    """See one after the other in a thread of its own, and keep what it has when it gets no further.
+
+    Those that were not reached would look as if they had ended, so many get the time they need.
+    """
     seen: list[ProcessSeen] = []
+    threads: list[ThreadSeen] = []
 
     def see() -> None:
         parents = {pid: _parent(pid) for pid in pids}
         living = {pid: parent for pid, parent in parents.items() if parent is not None}
         waits = Waits(living)
         for pid in living:
-            process = _see(pid, waits)
+            process = _see(pid, waits, threads)
             if process is not None:
                 seen.append(process)
 
-    run_all({"all": see}, within=within)
+    run_all({"all": see}, within=within, done=threads)
     return list(seen)
 
 
@@ -126,8 +146,8 @@ def _parent(pid: int) -> int | None:
         return None
 
 
-def _see(pid: int, waits: Waits) -> ProcessSeen | None:
-    """Describe a process; None if it has ended."""
+def _see(pid: int, waits: Waits, done: list[ThreadSeen]) -> ProcessSeen | None:
+    """Describe a process; None if it has ended. Its threads are added to those that are done."""
     try:
         stat = procfs.stat(pid)
         tids = sorted(procfs.numbers(f"{PROC}/{pid}/task"))
@@ -137,7 +157,10 @@ def _see(pid: int, waits: Waits) -> ProcessSeen | None:
         return None
     frozen = is_frozen(pid)
     read_bytes, written_bytes = _traffic(pid)
-    threads = [_see_thread(pid, tid, waits, frozen=frozen) for tid in tids]
+    first = len(done)
+    for tid in tids:
+        thread = _see_thread(pid, tid, waits, frozen=frozen)
+        done += [thread] if thread else []
     return ProcessSeen(
         pid=pid,
         parent=stat.parent,
@@ -146,7 +169,7 @@ def _see(pid: int, waits: Waits) -> ProcessSeen | None:
         read_bytes=read_bytes,
         written_bytes=written_bytes,
         rss_bytes=_own_memory(pid, stat.rss_bytes),
-        threads=tuple(thread for thread in threads if thread is not None),
+        threads=tuple(done[first:]),
         handlers=_handlers(pid),
         timers=_timers(pid),
         unanswered=waits.unanswered(pid),
@@ -159,12 +182,15 @@ def _see_thread(pid: int, tid: int, waits: Waits, *, frozen: bool) -> ThreadSeen
         decoded = waits.of(pid, tid, stat.state)
     except _UNREADABLE:
         return None
+    switches, ran = _ran(pid, tid)  # last: what runs meanwhile is seen to have run
     return ThreadSeen(
         tid=tid,
         name=stat.name,
         state=stat.state,
         cpu=stat.cpu,
-        switches=_switches(pid, tid),
+        switches=switches,
+        ran=ran,
+        start=stat.start,
         wait=Wait.WORLD if frozen else decoded.wait,
         blocked=None if frozen else decoded.blocked,
     )
@@ -188,15 +214,16 @@ def _timers(pid: int) -> int:
         return 0
 
 
-def _switches(pid: int, tid: int) -> int:
-    """Count how often a thread ran: one that sends or receives is woken, which no byte count tells.
+def _ran(pid: int, tid: int) -> Ran:
+    """Return how often a thread ran, and for how long; 0 if that is not told.
 
-    /proc/PID/io leaves out what goes through send and recv.
+    One that sends or receives is woken, and /proc/PID/io leaves that out.
     """
     try:
-        return int(procfs.text(f"{PROC}/{pid}/task/{tid}/schedstat").split()[2])
+        words = procfs.text(f"{PROC}/{pid}/task/{tid}/schedstat").split()
+        return int(words[2]), int(words[0])
     except _UNREADABLE:
-        return 0
+        return 0, 0
 
 
 def _traffic(pid: int) -> tuple[int, int]:

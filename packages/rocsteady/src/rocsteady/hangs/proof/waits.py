@@ -70,6 +70,8 @@ class Waits:
         self._parents = parents  # of each process of the tree
         self._descriptors = Descriptors(tuple(parents))
         self._outsiders = Outsiders(parents.keys())
+        # By the file of the memory, and its name.
+        self._mapped: dict[tuple[bytes, str], tuple[str, frozenset[int]]] = {}
 
     def of(self, pid: int, tid: int, state: str) -> Decoded:
         """Return what one thread waits for."""
@@ -162,13 +164,18 @@ class Waits:
             if asks_at_once and self._outsiders.in_pythons_data(pid, address):
                 on = GIL
             return Decoded(kind, Blocked(on=on, left=left, whole=command == WAIT, pids=(pid,)))
-        who = self._outsiders.mapper(pid, mapping) or self._stranger
-        mapped = (each for each in self._parents if self._outsiders.maps(each, mapping))
+        if mapping[:2] not in self._mapped:
+            who = self._outsiders.mapper(pid, mapping) or self._stranger
+            mapped = frozenset(
+                each for each in self._parents if self._outsiders.maps(each, mapping)
+            )
+            self._mapped[mapping[:2]] = who, mapped
+        who, mapped = self._mapped[mapping[:2]]
         blocked = Blocked(
             on=f"shared {on}",
             left=left,
             whole=command == WAIT,
-            pids=tuple(sorted({pid, *mapped})),
+            pids=tuple(sorted({pid} | mapped)),
             way_out=WayOut.MEMORY if who else None,
             who=who,
         )

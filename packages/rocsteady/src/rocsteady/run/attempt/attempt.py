@@ -45,7 +45,7 @@ from rocsteady.hangs.looking.gpu_counters import GpuSigns
 from rocsteady.hangs.looking.memory import GroupMemory, oom_kills_since, read_groups
 from rocsteady.hangs.looking.process_tree import MemberCollector
 from rocsteady.hangs.looking.snapshot import take_snapshot
-from rocsteady.hangs.looking.stacks import NativeStacks
+from rocsteady.hangs.looking.stacks import KeptStacks, KnownStacks
 from rocsteady.hangs.output import OutputCounter
 from rocsteady.hangs.values import Snapshot, Tick
 from rocsteady.model import IntentKind, Outcome, RunState
@@ -115,7 +115,7 @@ class Attempt:
         self._gauges, self._loss = Gauges(self._counter.take_loss), SpoiltLoss()
         self._snapshots: tuple[Snapshot, ...] = ()
         self._looking, self._judging = 0.0, False  # seconds of the last look; it is to be judged
-        self._native_stacks = NativeStacks()
+        self._known_stacks = KnownStacks(KeptStacks(), KeptStacks())
         self._progress = AttemptProgress(
             lambda: self._counter.progress,
             total.count,
@@ -377,7 +377,7 @@ class Attempt:
             stacks=True,
             within=within,
             native=lambda seen: worth_stopping(self._pulse, seen, self._services.waits),
-            known=self._native_stacks,
+            known=self._known_stacks,
         )
         if waits_for_gpu(self._pulse):
             signs = self._gpu_signs.read(pids, self._members.members(), within)
@@ -433,7 +433,7 @@ class Attempt:
                 verdict,
                 pids=pids,
                 since=self._began,
-                known=self._native_stacks,
+                known=self._known_stacks,
                 heartbeats=self._progress.heartbeats,
                 blame=self._job_hang.blame,
             )
@@ -453,9 +453,11 @@ class Attempt:
     def _confirmed(self, child: AttemptProcesses) -> bool | None:
         """Check once more, right before the signal; a run that moved meanwhile is left alone.
 
-        None where no snapshot could be read, as on a busy machine: the next tick asks again.
+        The stacks of what trains are read again. None where no snapshot could be read, as on a
+        busy machine: the next tick asks again.
         """
         progress, since, hung = self._pulse.progress, self._pulse.waited_from, False
+        self._known_stacks.python.forget(beat.pid for beat in self._progress.heartbeats)
         for _ in range(LAST_SNAPSHOTS):
             self._take_snapshot(child)
             hung = self._tick(child, alive=True).condition is RunState.HUNG

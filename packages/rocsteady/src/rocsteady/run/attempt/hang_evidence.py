@@ -14,7 +14,7 @@ from rocsteady.hangs.judgment.blame import blame, rank_records
 from rocsteady.hangs.judgment.verdict import Verdict
 from rocsteady.hangs.looking.collect import Collected, collect
 from rocsteady.hangs.looking.process_tree import gpus_of
-from rocsteady.hangs.looking.stacks import NativeStacks
+from rocsteady.hangs.looking.stacks import KnownStacks
 from rocsteady.hangs.values import Heartbeat, world_size
 from rocsteady.model import Blame, Sign
 from rocsteady.run.attempt.attempt_end import HangEvidence
@@ -30,7 +30,7 @@ def hang_evidence(  # noqa: PLR0913 - all are keyword arguments
     *,
     pids: tuple[int, ...],
     since: float,
-    known: NativeStacks,
+    known: KnownStacks,
     heartbeats: Sequence[Heartbeat],
     blame: Blame | None,
 ) -> HangEvidence:
