@@ -16,6 +16,7 @@ import os
 import shutil
 import sqlite3
 import tempfile
+import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import timedelta
 from enum import Enum
@@ -57,6 +58,7 @@ from rocsteady.store.values import (
 )
 from rocsteady.system.root import well_formed
 
+LOOK = timedelta(seconds=5)  # for the format of a database
 STRICT = "STRICT" if sqlite3.sqlite_version_info >= (3, 37) else ""
 KEYED = f"{STRICT + ', ' if STRICT else ''}WITHOUT ROWID"
 PRIVATE_FILE = 0o600
@@ -189,15 +191,25 @@ def is_damage(error: sqlite3.Error) -> bool:
 
 
 def set_aside_other_format(path: Path) -> Path | None:
-    """Rename a database of another format, which is not read; return its new name."""
+    """Rename a database of another format, which is not read; return its new name.
+
+    A disk that does not answer is left to whoever opens the database, and says so.
+    """
     if not path.exists():
         return None
-    try:
-        with contextlib.closing(_answering(path, "rw", timedelta(0))) as connection:
-            is_other = version(connection) not in (0, FORMAT)
-    except (sqlite3.Error, UnicodeDecodeError):  # locked, or damaged: opening it says so
-        return None
-    return set_aside(path, "other-format") if is_other else None
+    found: list[int] = []
+    looking = threading.Thread(target=_look_at_format, args=(path, found), daemon=True)
+    looking.start()
+    looking.join(_s(LOOK))
+    return set_aside(path, "other-format") if found and found[0] not in (0, FORMAT) else None
+
+
+def _look_at_format(path: Path, found: list[int]) -> None:
+    with (  # locked, or damaged: opening it says so
+        contextlib.suppress(sqlite3.Error, UnicodeDecodeError),
+        contextlib.closing(_answering(path, "rw", timedelta(0))) as connection,
+    ):
+        found.append(version(connection))
 
 
 def set_aside(path: Path, why: str = "broken") -> Path:
