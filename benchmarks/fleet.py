@@ -157,7 +157,7 @@ def main(machines: int) -> int:
     with tempfile.TemporaryDirectory() as folder:
         planted = write_fleet(Path(folder), machines)
         files = sorted(str(path) for path in Path(folder).iterdir())
-        command = [sys.executable, "-m", "rocsteady", "doctor", "--json", "--fleet", *files]
+        command = [sys.executable, "-m", "rocsteady", "fleet", "--json", *files]
         before = time.perf_counter()
         ended = subprocess.run(command, check=False, capture_output=True, text=True)
         seconds = time.perf_counter() - before

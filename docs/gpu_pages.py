@@ -128,7 +128,7 @@ class GpuPages:
         rows = list(self._build_rows(arch))
         if rows:
             yield "\n".join(rows)
-            yield f"To install one: `rocsteady doctor wheels --gpu {arch.gfx}`."
+            yield f"To install one: `rocsteady wheels --gpu {arch.gfx}`."
         else:
             yield f"No build that the knowledge base lists has code for {arch.gfx}."
 
@@ -166,7 +166,7 @@ class GpuPages:
             if rule.fix.commands:
                 lines = [_without_placeholders(line, arch.gfx) for line in rule.fix.commands]
                 if any("<" in line for line in lines):  # which index and build depends on more
-                    lines = [f"rocsteady doctor wheels --gpu {arch.gfx}"]
+                    lines = [f"rocsteady wheels --gpu {arch.gfx}"]
                 yield "\n".join(["```text", *lines, "```"])
             versions = ", ".join(f"{name} {span}" for name, span in rule.valid.items())
             since = min(self.knowledge.sources[key].date for key in rule.sources)

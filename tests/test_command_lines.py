@@ -33,7 +33,7 @@ REST = re.compile(
     r"(?:[.,;:)]+(?= |$)|' |\"\)| \(|  | <| [|] |\" %|\{%).*"
 )  # of the sentence around it
 NO_COMMAND = (  # how sentences go on that begin with a command's name
-    "doctor --facts --json prints",
+    "machine --json prints",
     "init again",
     "init on {draft.day} from",
     "init once",
@@ -47,9 +47,9 @@ NO_COMMAND = (  # how sentences go on that begin with a command's name
 # A page may name a command or an option in a sentence, without what has to follow it.
 NAMED_ONLY = {
     "checkpoint",
-    "doctor --fleet",
-    "doctor --json --fleet",
-    "doctor --record",
+    "fleet",
+    "fleet --json",
+    "machine --record",
     "drill",
     "explain",
     "plan --export",
@@ -63,7 +63,7 @@ SAMPLES = (  # of what stands for something else: the first pattern that fits
     (r"COMMAND|\{[^}]*(?:command|typed|asked)[^}]*\}", "python train.py"),
     (r"SCRIPT", "train.py"),
     (r"PID|\{found\.pid\}|\$\(pgrep -of train\.py\)", "1"),
-    (r"(?<=plan --explain )N\b|\{number\}", "1"),
+    (r"(?<=plan --details )N\b|\{number\}", "1"),
     (r"TEXT \| FILE \| - \| ID", "TEXT"),
     (r"RULE|\bID\b|\{[^}]*rule[^}]*\}|\{worst_first\[0\]\}", "igpu-visible"),
     (r"\{(?:arch\.)?gfx\}", "gfx1100"),

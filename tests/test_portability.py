@@ -45,9 +45,9 @@ def on_windows(*words: str | Path) -> subprocess.CompletedProcess[str]:
     [
         (("--help",), "doctor"),
         (("doctor", "--root", MACHINE), "rx9070xt-windows-hang"),
-        (("doctor", "--facts", "--root", MACHINE), "Windows 11"),
-        (("doctor", "env", "--root", MACHINE), "HSA_ENABLE_SDMA"),
-        (("doctor", "wheels", "--root", MACHINE), "gfx1201"),
+        (("machine", "--root", MACHINE), "Windows 11"),
+        (("env", "--root", MACHINE), "HSA_ENABLE_SDMA"),
+        (("wheels", "--root", MACHINE), "gfx1201"),
         (("explain", "HIP out of memory. Tried to allocate 1.50 GiB"), "memory"),
         (("status", "--help"), "Usage"),
         (("report", "--help"), "Usage"),

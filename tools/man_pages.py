@@ -26,7 +26,7 @@ def pages() -> dict[str, str]:
         command = rocsteady.get_command(top, name)
         if command is not None:
             context = click.Context(command, info_name=name, parent=top)
-            found[f"rocsteady-{name}.{SECTION}"] = _page(context, [*_subcommands(context)])
+            found[f"rocsteady-{name}.{SECTION}"] = _page(context, [])
     return found
 
 
@@ -62,18 +62,6 @@ def _groups() -> Iterator[str]:
         yield f".SH {title.upper()}"
         for name, words in commands.items():
             yield from (".TP", f"\\fBrocsteady {name}\\fR", _roff(words))
-
-
-def _subcommands(context: click.Context) -> Iterator[str]:
-    group = context.command
-    if not isinstance(group, click.Group):
-        return
-    yield ".SH COMMANDS"
-    for name in group.list_commands(context):
-        command = group.get_command(context, name)
-        if command is not None and not command.hidden:
-            path = f"{context.command_path} {name}"
-            yield from (".TP", f"\\fB{_roff(path)}\\fR", _roff(command.get_short_help_str(200)))
 
 
 def _see_also(title: str) -> Iterator[str]:

@@ -13,7 +13,7 @@ STORY = Story(
     ),
     by_hand="""
 Tried HSA_ENABLE_SDMA=0 and HIP_LAUNCH_BLOCKING=1
-  `doctor env` says that Windows does not read the first, and that the second is for debugging
+  `env` says that Windows does not read the first, and that the second is for debugging
 Compared WSL2, the CPU and a smaller model by estimate
   `plan` measures what can be tried, and dates the rest
 Wrote a guide to WSL2
@@ -40,10 +40,10 @@ deadline = "2d"
                 "rx9070xt-windows-hang",
             ),
             why="On native Windows only `doctor` and `explain` work. The other commands need Linux"
-            " or WSL2, with what `doctor --record` wrote on Windows.",
+            " or WSL2, with what `machine --record` wrote on Windows.",
         ),
         Step(
-            words="doctor env",
+            words="env",
             lines=(
                 "Nothing on native Windows reads HSA_",
                 "Meant for debugging: every launch waits",

@@ -10,7 +10,7 @@ STORY = Story(
     took="more than 15 debugging sessions, 300 sources and a rebuilt container",
     by_hand="""
 Kept seven variables in the Dockerfile
-  `doctor env` says of each what it does: four of seven do nothing, one does so in part
+  `env` says of each what it does: four of seven do nothing, one does so in part
 Concluded that torch 2.5.1 and ROCm 6.2 do not match
   `doctor` does not say so: that release was built for the pair
 Checked six criteria by hand
@@ -40,7 +40,7 @@ deadline = "7d"
             lines=("iommu-not-passthrough", "Training should work on 2 x Radeon RX 7900 XT"),
         ),
         Step(
-            words="doctor env",
+            words="env",
             lines=("unknown 1, no effect 3, partly 1, acts 2",),
             code=1,
         ),

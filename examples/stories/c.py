@@ -37,7 +37,7 @@ deadline = "15d"
     before=(
         Step(words="doctor", lines=("gfx1010-status",)),
         Step(
-            words="doctor env",
+            words="env",
             lines=("HSA_ENABLE_SDMA=1", "1 is the default"),
             code=1,
         ),

@@ -10,7 +10,7 @@ STORY = Story(
     took="nine alternatives on paper, planned over two to four weeks",
     by_hand="""
 Set four allocator and debug variables
-  `doctor env` says that one of them turns the others off
+  `env` says that one of them turns the others off
 Planned checkpoint and resume
   `run` starts a fresh process from the newest checkpoint
 Listed nine alternatives with risk classes
@@ -30,7 +30,7 @@ deadline = "7d"
     before=(
         Step(words="doctor", lines=("caching-off", "serialisation-left-on")),
         Step(
-            words="doctor env",
+            words="env",
             lines=("No effect while PYTORCH_NO_HIP_MEMORY_CACHING is set", "harms 3, cancelled 1"),
             code=1,
         ),

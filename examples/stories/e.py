@@ -36,7 +36,7 @@ budget = 25
             lines=("torch 2.5.1 includes no code for gfx1010", "another instruction set"),
             code=1,
         ),
-        Step(words="doctor env", lines=("1 variable: harms 1",), code=1),
+        Step(words="env", lines=("1 variable: harms 1",), code=1),
         *PLAN,
     ),
     run=(

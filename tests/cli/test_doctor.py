@@ -215,7 +215,7 @@ def test_the_knowledge_has_a_version_tables_and_an_upgrade_command(cli: Rocstead
 
 
 def test_shows_the_facts_and_judges_nothing(cli: Rocsteady) -> None:
-    told = cli("doctor", "--facts", "--root", cli.machine("rx5700xt-override"))
+    told = cli("machine", "--root", cli.machine("rx5700xt-override"))
 
     assert told.code == 0
     assert "gfx1010" in told.out
@@ -224,9 +224,7 @@ def test_shows_the_facts_and_judges_nothing(cli: Rocsteady) -> None:
 
 
 def test_json_has_what_the_screen_has(cli: Rocsteady) -> None:
-    machine = json.loads(
-        cli("doctor", "--facts", "--json", "--root", cli.machine("mi300x-cpx")).out
-    )
+    machine = json.loads(cli("machine", "--json", "--root", cli.machine("mi300x-cpx")).out)
 
     assert len(machine["gpus"]["gpus"]) == 63
     assert {gpu["gfx"] for gpu in machine["gpus"]["gpus"]} == {"gfx942"}
@@ -237,7 +235,7 @@ def test_a_recording_of_this_machine_replays_to_the_same_diagnosis(
 ) -> None:
     recording = tmp_path / "mine.json"
 
-    written = cli("doctor", "--record", recording)
+    written = cli("machine", "--record", recording)
     here, there = cli("doctor", "--json"), cli("doctor", "--json", "--root", recording)
 
     assert (written.code, written.out) == (0, "")
@@ -262,7 +260,7 @@ def test_a_recording_names_nobody(cli: Rocsteady, tmp_path: Path) -> None:
         "NCCL_SOCKET_IFNAME": "eth0",
     }
 
-    cli("doctor", "--record", recording, env=secrets)
+    cli("machine", "--record", recording, env=secrets)
 
     text = recording.read_text()
     assert json.loads(text)["environment"]["LD_LIBRARY_PATH"] == "/tmp/user/lib"
@@ -273,7 +271,7 @@ def test_a_recording_names_nobody(cli: Rocsteady, tmp_path: Path) -> None:
 def test_a_folder_that_cannot_be_written_to_is_said_in_one_line(
     cli: Rocsteady, tmp_path: Path
 ) -> None:
-    ended = cli("doctor", "--record", tmp_path / "missing" / "mine.json")
+    ended = cli("machine", "--record", tmp_path / "missing" / "mine.json")
 
     assert (ended.code, ended.out) == (3, "")
     assert len(ended.err.splitlines()) == 1
@@ -283,20 +281,20 @@ def test_a_recording_is_not_left_half_written(cli: Rocsteady, tmp_path: Path) ->
     target = tmp_path / "target"
     target.mkdir()
 
-    assert cli("doctor", "--record", target).code == 2
+    assert cli("machine", "--record", target).code == 2
     assert list(target.iterdir()) == []
 
 
 @pytest.mark.parametrize("name", ["rx9070xt-windows", "wsl2", "old-kernel", "no-amd-gpu"])
 def test_every_kind_of_machine_can_be_shown(cli: Rocsteady, name: str) -> None:
-    assert cli("doctor", "--facts", "--root", cli.machine(name)).code == 0
+    assert cli("machine", "--root", cli.machine(name)).code == 0
 
 
 SECRET = "hf_" + "Qx7Rk2Lm9Tz4Wv8Yb1Nc6Dp3Fs5Gh0Ja"
 
 
 def test_the_variables_in_effect_are_judged(cli: Rocsteady) -> None:
-    shown = cli("doctor", "env", env={"HSA_ENABLE_SMDA": "0", "EDITOR": "vi"})
+    shown = cli("env", env={"HSA_ENABLE_SMDA": "0", "EDITOR": "vi"})
 
     assert shown.code == 1
     assert "unknown    HSA_ENABLE_SMDA" in shown.out
@@ -305,14 +303,14 @@ def test_the_variables_in_effect_are_judged(cli: Rocsteady) -> None:
 
 
 def test_nothing_set_is_nothing_wrong(cli: Rocsteady) -> None:
-    shown = cli("doctor", "env", "--root", cli.machine("rx7900xtx"))
+    shown = cli("env", "--root", cli.machine("rx7900xtx"))
 
     assert shown.code == 0, shown.out
 
 
 def test_json_has_the_sources_and_the_same_verdicts(cli: Rocsteady) -> None:
     (cli.folder / "run.sh").write_text("export HSA_XNACK=1\n")
-    told = cli("doctor", "env", "run.sh", "--root", cli.machine("rx7900xtx"), "--json")
+    told = cli("env", "run.sh", "--root", cli.machine("rx7900xtx"), "--json")
 
     review = json.loads(told.out)
 
@@ -328,21 +326,21 @@ def test_no_secret_is_shown(cli: Rocsteady) -> None:
     (cli.folder / "run.sh").write_text(script)
 
     for words in (("--json",), ()):
-        shown = cli("doctor", "env", "run.sh", "--root", cli.machine("rx7900xtx"), *words)
+        shown = cli("env", "run.sh", "--root", cli.machine("rx7900xtx"), *words)
         assert "HSA_TOKEN" in shown.out
         assert SECRET not in shown.out + shown.err
 
 
 def test_a_file_that_is_not_there_is_a_usage_error(cli: Rocsteady) -> None:
-    assert cli("doctor", "env", "none.sh").code == 2
-    assert cli("doctor", "env", ".").code == 2
+    assert cli("env", "none.sh").code == 2
+    assert cli("env", ".").code == 2
 
 
 def test_a_copied_folder_has_no_variables_in_effect(cli: Rocsteady) -> None:
     (cli.folder / "copy/proc").mkdir(parents=True)
     (cli.folder / "copy/proc/version").write_text("Linux version 6.8.0")
 
-    shown = cli("doctor", "env", "--root", cli.folder / "copy")
+    shown = cli("env", "--root", cli.folder / "copy")
 
     assert shown.code == 3
     assert "name a file" in shown.err
@@ -354,27 +352,25 @@ def test_a_mark_of_the_encoding_hides_nothing(
 ) -> None:
     file = tmp_path / ".env"
     file.write_text("AMD_LOG_LEVEL=3\n", encoding=encoding)
-    assert "AMD_LOG_LEVEL" in cli("doctor", "env", str(file)).out
+    assert "AMD_LOG_LEVEL" in cli("env", str(file)).out
 
 
 def test_what_is_no_text_is_not_examined(cli: Rocsteady, tmp_path: Path) -> None:
     file = tmp_path / "train.sh"
     file.write_bytes(b"\x7fELF\0\0AMD_LOG_LEVEL=3\n")
-    said = cli("doctor", "env", str(file))
+    said = cli("env", str(file))
     assert (said.code, "not a text file" in said.err) == (3, True)
 
 
 def test_what_is_not_named_is_that_of_the_machine(cli: Rocsteady) -> None:
-    shown = cli("doctor", "wheels", "--root", cli.machine("rx7900xtx"))
+    shown = cli("wheels", "--root", cli.machine("rx7900xtx"))
 
     assert shown.code == 0
     assert shown.out.startswith("torch builds for gfx1100 on linux, Python 3.12\n")
 
 
 def test_json_has_the_same_builds(cli: Rocsteady) -> None:
-    told = cli(
-        "doctor", "wheels", "--gpu", "gfx1031", "--os", "windows", "--python", "3.12", "--json"
-    )
+    told = cli("wheels", "--gpu", "gfx1031", "--os", "windows", "--python", "3.12", "--json")
 
     found = json.loads(told.out)
 
@@ -383,22 +379,20 @@ def test_json_has_the_same_builds(cli: Rocsteady) -> None:
 
 
 def test_no_build_is_1_no_gpu_is_3_and_a_wrong_name_is_2(cli: Rocsteady) -> None:
-    assert cli("doctor", "wheels", "--gpu", "gfx803", "--os", "linux").code == 1
-    without = cli("doctor", "wheels", "--root", cli.machine("no-amd-gpu"))
+    assert cli("wheels", "--gpu", "gfx803", "--os", "linux").code == 1
+    without = cli("wheels", "--root", cli.machine("no-amd-gpu"))
     assert without.code == 3
     assert "--gpu gfx1100" in without.err
-    dropped = cli("doctor", "wheels", "--gpu", "RX 580", "--os", "linux").out
+    dropped = cli("wheels", "--gpu", "RX 580", "--os", "linux").out
     assert "ROCm 4.0" in " ".join(dropped.split())
-    assert (
-        "Did you mean 'Radeon RX 7600 XT'?" in cli("doctor", "wheels", "--gpu", "RX 7600M XT").err
-    )
-    assert "Did you mean 'gfx1100'?" in cli("doctor", "wheels", "--gpu", "gfx11000").err
-    assert cli("doctor", "wheels", "--gpu", "gfx1100", "--python", "three").code == 2
-    assert cli("doctor", "wheels", "--gpu", "gfx1100", "--os", "beos").code == 2
+    assert "Did you mean 'Radeon RX 7600 XT'?" in cli("wheels", "--gpu", "RX 7600M XT").err
+    assert "Did you mean 'gfx1100'?" in cli("wheels", "--gpu", "gfx11000").err
+    assert cli("wheels", "--gpu", "gfx1100", "--python", "three").code == 2
+    assert cli("wheels", "--gpu", "gfx1100", "--os", "beos").code == 2
 
 
 def test_both_architectures_of_a_machine_are_named(cli: Rocsteady) -> None:
-    shown = cli("doctor", "wheels", "--all", "--root", cli.machine("rx7900xtx-rx6700xt"))
+    shown = cli("wheels", "--all", "--root", cli.machine("rx7900xtx-rx6700xt"))
 
     assert shown.out.startswith("torch builds for gfx1100 and gfx1031 on linux")
     assert "No code for gfx1031." in shown.out
@@ -406,23 +400,23 @@ def test_both_architectures_of_a_machine_are_named(cli: Rocsteady) -> None:
 
 def test_several_gpus_can_be_named(cli: Rocsteady) -> None:
     gpus = ("--gpu", "RX 7900 XTX", "--gpu", "gfx1031")
-    shown = cli("doctor", "wheels", "--all", *gpus, "--os", "linux")
+    shown = cli("wheels", "--all", *gpus, "--os", "linux")
 
     assert shown.out.startswith("torch builds for gfx1100 and gfx1031 on linux")
     assert "torch[device-gfx1100,device-gfx1031]" in shown.out
     assert "No code for gfx1031." in shown.out
-    assert "'gfx9999'" in cli("doctor", "wheels", "--gpu", "gfx1100", "--gpu", "gfx9999").err
+    assert "'gfx9999'" in cli("wheels", "--gpu", "gfx1100", "--gpu", "gfx9999").err
 
 
 def test_an_override_that_stands_in_is_named_where_the_builds_are(cli: Rocsteady) -> None:
-    shown = cli("doctor", "wheels", "--gpu", "gfx1031", "--os", "linux")
+    shown = cli("wheels", "--gpu", "gfx1031", "--os", "linux")
 
     assert "HSA_OVERRIDE_GFX_VERSION=10.3.0" in shown.out
     assert "AMD does not support that" in " ".join(shown.out.split())
 
 
 def test_the_names_can_be_listed(cli: Rocsteady) -> None:
-    listed = cli("doctor", "wheels", "--list")
+    listed = cli("wheels", "--list")
 
     assert listed.code == 0
     assert {"gfx1102", "gfx906", "gfx908"} <= set(listed.out.split())

@@ -215,7 +215,7 @@ WINDOWS = {
     ),
     "AssertionError: Torch not compiled with CUDA enabled": (
         "torch-without-gpu-support",
-        "rocsteady doctor wheels",
+        "rocsteady wheels",
     ),
 }
 

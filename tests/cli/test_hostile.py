@@ -243,7 +243,7 @@ def test_a_hostile_recording_reaches_nothing_outside(
     parts = {"version": 1, "note": "", "platform": "linux", "folder": "/", "environment": {}}
     recording.write_text(json.dumps({**parts, "files": files}))
 
-    told = cli("doctor", "--facts", "--json", "--root", recording)
+    told = cli("machine", "--json", "--root", recording)
 
     assert told.code in (0, 3), told.err
     assert told.seconds < AT_MOST
@@ -257,16 +257,14 @@ def test_a_folder_root_does_not_follow_links_out(cli: Rocsteady, tmp_path: Path)
     (node / "properties").unlink()
     (node / "properties").symlink_to(outside)
 
-    machine = json.loads(cli("doctor", "--facts", "--json", "--root", tmp_path / "root").out)
+    machine = json.loads(cli("machine", "--json", "--root", tmp_path / "root").out)
 
     assert machine["gpus"]["gpus"][0]["gfx"] is None
     assert machine["variables"] == []
 
 
 def test_with_a_root_the_live_environment_is_not_mixed_in(cli: Rocsteady) -> None:
-    told = cli(
-        "doctor", "--facts", "--json", "--root", cli.machine("rx7900xtx"), env={"HSA_XNACK": "1"}
-    )
+    told = cli("machine", "--json", "--root", cli.machine("rx7900xtx"), env={"HSA_XNACK": "1"})
 
     assert "HSA_XNACK" not in told.out
 
@@ -329,7 +327,7 @@ def test_a_real_torch_is_read_right(cli: Rocsteady) -> None:
     asked = [python, "-c", "import torch; print(torch.__version__, torch.version.git_version)"]
     version, git = subprocess.check_output(asked, text=True).split()
 
-    machine = json.loads(cli("doctor", "--facts", "--json", "--python", python).out)
+    machine = json.loads(cli("machine", "--json", "--python", python).out)
 
     assert (machine["torch"]["version"], machine["torch"]["git_version"]) == (version, git)
     assert machine["torch"]["build"] == "cpu"

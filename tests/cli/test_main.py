@@ -21,18 +21,18 @@ if TYPE_CHECKING:
 
 SURFACE = {
     "doctor": {
-        "--json", "--python", "--root", "--list", "--knowledge", "--facts", "--record",
-        "--strict", "--fleet", "-v", "--verbose", "--paste",
+        "--json", "--python", "--root", "--list", "--knowledge", "--strict", "-v", "--verbose",
     },
-    "doctor env": {"--json", "--python", "--root", "file"},
-    "doctor wheels": {"--all", "--gpu", "--json", "--list", "--os", "--python", "--root"},
+    "machine": {"--json", "--paste", "--python", "--record", "--root"},
+    "env": {"--json", "--python", "--root", "file"},
+    "wheels": {"--all", "--gpu", "--json", "--list", "--os", "--python", "--root"},
     "probe": {
         "--level",
         "--python",
         "--json",
         "--yes",
         "--again",
-        "--explain",
+        "--details",
         "names",
         "--try",
         "--numbers",
@@ -63,7 +63,7 @@ SURFACE = {
     },
     "plan": {
         "--again",
-        "--explain",
+        "--details",
         "--export",
         "--force",
         "--json",
@@ -77,7 +77,7 @@ SURFACE = {
         "command",
     },
     "drill": {"--faults", "--json", "--scratch", "--yes", "command"},
-    "doctor fleet": {"--json", "files"},
+    "fleet": {"--json", "files"},
     "explain": {"--json", "--python", "--root", "--workarounds", "text"},
     "status": {"--json"},
     "notify": {"--test", "--yes"},
@@ -131,7 +131,7 @@ def test_the_reference_names_every_option() -> None:
     page = (Path(__file__).parents[2] / "docs" / "reference" / "commands.md").read_text()
 
     for name, options in SURFACE.items():
-        assert f"rocsteady {name.removesuffix(' fleet')}" in page  # it is typed as --fleet
+        assert f"rocsteady {name}" in page
         named = [option for option in options if option.startswith("--")]
         assert all(f"`{option}" in page for option in named), name
 

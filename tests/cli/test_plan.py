@@ -200,10 +200,10 @@ def test_a_file_for_elsewhere_says_what_of_an_option_it_lacks(cli: Rocsteady) ->
 
 
 def test_an_option_of_the_last_plan_can_be_explained(cli: Rocsteady) -> None:
-    without = cli("plan", "--explain", "1", "--", "python3", "train.py")
+    without = cli("plan", "--details", "1", "--", "python3", "train.py")
     cli("plan", "--no-trials", "--yes", "--", "python3", "-c", "pass")
-    all_of_it = cli("plan", "--explain", "all", "--", "python3", "-c", "pass")
-    wrong = cli("plan", "--explain", "x", "--", "python3", "-c", "pass")
+    all_of_it = cli("plan", "--details", "all", "--", "python3", "-c", "pass")
+    wrong = cli("plan", "--details", "x", "--", "python3", "-c", "pass")
 
     assert (without.code, "no plan for this folder yet" in without.err) == (2, True)
     assert (all_of_it.code, all_of_it.err) == (0, "")
@@ -216,10 +216,10 @@ def test_a_recorded_machine_is_planned_without_trials_and_the_last_plan_stays(
 ) -> None:
     pair, words = cli.machines / "rx7900xt-pair.json", ("--yes", "--", "python3", "train.py")
     cli("plan", "--no-trials", *words)
-    kept = cli("plan", "--explain", "all", *words)
+    kept = cli("plan", "--details", "all", *words)
     ended = cli("plan", "--root", pair, *words)
     told = cli("plan", "--root", pair, "--json", *words)
-    explained = cli("plan", "--root", pair, "--explain", "1", *words)
+    explained = cli("plan", "--root", pair, "--details", "1", *words)
 
     assert (ended.code, ended.err) == (0, "")
     said = " ".join(ended.out.split())
@@ -235,7 +235,7 @@ def test_a_recorded_machine_is_planned_without_trials_and_the_last_plan_stays(
     assert plan["machine"] == "rx7900xt-pair.json"
     assert plan["options"][0]["id"] == "gpu+clean"  # without what harms comes before as it is
     assert {option["basis"] for option in plan["options"]} == {"estimate"}
-    assert cli("plan", "--explain", "all", *words).out == kept.out
+    assert cli("plan", "--details", "all", *words).out == kept.out
 
 
 def test_the_decision_page_of_the_last_plan_is_written_once(cli: Rocsteady) -> None:
@@ -301,11 +301,11 @@ def test_a_command_is_named_without_its_secrets(cli: Rocsteady) -> None:
         (("--report", "d.pdf"), "--report d.pdf: the name must end in .md or .html"),
         (("--report", ".md"), "the name must end in .md or .html, such as plan.md"),
         (("--report", "d.md", "--trial", "1s"), "--trial cannot be combined with --report"),
-        (("--explain", "1", "--within", "1s"), "--within cannot be combined with --explain"),
+        (("--details", "1", "--within", "1s"), "--within cannot be combined with --details"),
         (("--export", "slurm", "--no-trials"), "--no-trials cannot be combined with --export"),
         (("--no-trials", "--again"), "--again cannot be combined with --no-trials"),
-        (("--explain", "1", "--json"), "--json cannot be combined with"),
-        (("--report", "d.md", "--explain", "1"), "--report cannot be combined"),
+        (("--details", "1", "--json"), "--json cannot be combined with"),
+        (("--report", "d.md", "--details", "1"), "--report cannot be combined"),
         (("--report", "d.md", "--json"), "--report cannot be combined"),
         (("--report", "d.md", "--export", "slurm"), "--report cannot be combined"),
         (("--force",), "--force needs --export or --report"),

@@ -131,7 +131,7 @@ def test_without_torch_there_is_nothing_to_try(cli: Rocsteady) -> None:
 
 
 def test_to_explain_makes_nothing(cli: Rocsteady) -> None:
-    run = cli("probe", "--explain")
+    run = cli("probe", "--details")
 
     assert run.code == 0
     assert run.out == "No probes have run on this machine yet. To run them: rocsteady probe\n"
@@ -190,7 +190,7 @@ def test_a_torch_that_crashes_is_found_the_rest_is_run_and_the_doctor_says_so(
     doctor = probing.cli("doctor", "--python", probing.python)
     assert "seen-by-probe" in doctor.out
     assert "import crashed" in " ".join(doctor.out.split())
-    explained = probing.cli("probe", "import", "--explain", "--python", probing.python)
+    explained = probing.cli("probe", "import", "--details", "--python", probing.python)
     assert str(kept[0]) in explained.out
 
     again = probing("import", "--python", probing.python)

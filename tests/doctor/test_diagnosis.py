@@ -281,7 +281,7 @@ def test_what_went_wrong_last_time_puts_training_at_risk() -> None:
     assert finding.confirmed_on == ("this machine",)
     assert finding.fix.commands == (
         "rocsteady probe attention-backward",
-        "rocsteady probe --explain attention-backward",
+        "rocsteady probe --details attention-backward",
     )
 
 

@@ -1,4 +1,4 @@
-"""``doctor --fleet``: planted differences are found, and nothing else is."""
+"""``fleet``: planted differences are found, and nothing else is."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def generator() -> ModuleType:
 
 
 def fleet(*arguments: object) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "rocsteady", "doctor", *map(str, arguments)]
+    command = [sys.executable, "-m", "rocsteady", "fleet", *map(str, arguments)]
     return subprocess.run(command, check=False, capture_output=True, text=True)
 
 
@@ -63,7 +63,7 @@ def test_the_table_names_the_machine_and_the_difference(
 ) -> None:
     generator.write_fleet(tmp_path, 12)
 
-    ended = fleet("--fleet", *sorted(tmp_path.iterdir()))
+    ended = fleet(*sorted(tmp_path.iterdir()))
 
     assert ended.returncode == 1
     lines = ended.stdout.splitlines()
@@ -72,7 +72,7 @@ def test_the_table_names_the_machine_and_the_difference(
 
 
 def test_long_lists_are_counted_and_facts_have_names_that_people_use() -> None:
-    ended = fleet("--fleet", *(MACHINES / f"{it}.json" for it in ("mi300x-8", "mi300x-cpx")))
+    ended = fleet(*(MACHINES / f"{it}.json" for it in ("mi300x-8", "mi300x-cpx")))
 
     assert "0000:05:00.3 and 52 more" in " ".join(ended.stdout.split())
     assert "gib" not in ended.stdout
@@ -116,7 +116,7 @@ def test_facts_are_read_as_recordings_are_and_other_files_are_named(tmp_path: Pa
     broken = tmp_path / "broken.json"
     broken.write_text("{}")
 
-    ended = fleet("--json", "--fleet", recording, facts, broken)
+    ended = fleet("--json", recording, facts, broken)
 
     found = json.loads(ended.stdout)
     assert ended.returncode == 3

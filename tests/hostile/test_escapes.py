@@ -92,7 +92,7 @@ def test_what_is_told_of_runs(command: Command, tmp_path: Path) -> None:
             assert raw(command("run", "--resume", NAME)) == []
 
 
-@pytest.mark.parametrize("words", [("doctor",), ("doctor", "--facts")])
+@pytest.mark.parametrize("words", [("doctor",), ("machine")])
 def test_recordings(command: Command, words: tuple[str, ...], tmp_path: Path) -> None:
     kept = json.loads((RECORDINGS / "rx7900xtx.json").read_text())
     for seed in range(number(3, MANY)):

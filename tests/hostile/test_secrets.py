@@ -393,7 +393,7 @@ def test_recordings_hold_no_secret(
             texts = [each.text for each in chunk[index :: len(names)]]
             monkeypatch.setenv(name, " ".join(texts))
         monkeypatch.setenv("VIRTUAL_ENV", f"/data/{planted[start // 27 + 2].text}/venv")
-        said = command("doctor", "--record", str(tmp_path / "machine.json"))
+        said = command("machine", "--record", str(tmp_path / "machine.json"))
         assert said.code == 0, said.err
         told = (tmp_path / "machine.json").read_text()
         assert remaining(chunk, told, "recordings of a machine") == []
@@ -401,7 +401,7 @@ def test_recordings_hold_no_secret(
             break
 
 
-@pytest.mark.parametrize("words", [("doctor", "--facts"), ("doctor",), ("doctor", "--json")])
+@pytest.mark.parametrize("words", [("machine"), ("doctor",), ("doctor", "--json")])
 def test_what_is_said_of_a_machine_holds_no_secret(
     command: Command, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]
 ) -> None:

@@ -33,25 +33,25 @@ def doctor_schema() -> dict[str, Any]:
 
 
 def env_schema() -> dict[str, Any]:
-    """Describe what ``rocsteady doctor env --json`` prints."""
-    return _schema(VariableReview, "env", "rocsteady doctor env --json", VARIABLES_VERSION)
+    """Describe what ``rocsteady env --json`` prints."""
+    return _schema(VariableReview, "env", "rocsteady env --json", VARIABLES_VERSION)
 
 
 def machine_schema() -> dict[str, Any]:
-    """Describe what ``rocsteady doctor --facts --json`` prints."""
-    return _schema(machine.Machine, "machine", "rocsteady doctor --facts --json", machine.VERSION)
+    """Describe what ``rocsteady machine --json`` prints."""
+    return _schema(machine.Machine, "machine", "rocsteady machine --json", machine.VERSION)
 
 
 def recording_schema() -> dict[str, Any]:
-    """Describe what ``rocsteady doctor --record FILE`` writes."""
+    """Describe what ``rocsteady machine --record FILE`` writes."""
     return _schema(
-        recording.Recording, "recording", "rocsteady doctor --record FILE", recording.VERSION
+        recording.Recording, "recording", "rocsteady machine --record FILE", recording.VERSION
     )
 
 
 def wheels_schema() -> dict[str, Any]:
-    """Describe what ``rocsteady doctor wheels --json`` prints."""
-    return _schema(TorchOffers, "wheels", "rocsteady doctor wheels --json", OFFERS_VERSION)
+    """Describe what ``rocsteady wheels --json`` prints."""
+    return _schema(TorchOffers, "wheels", "rocsteady wheels --json", OFFERS_VERSION)
 
 
 def plan_schema() -> dict[str, Any]:

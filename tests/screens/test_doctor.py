@@ -119,7 +119,7 @@ def test_without_torch_nothing_is_promised_and_the_python_can_be_named(recorded:
 
     assert "No PyTorch was found" in page
     assert "rocsteady doctor --python PATH" in page
-    assert "rocsteady doctor wheels" in page
+    assert "rocsteady wheels" in page
     assert "Unknown" not in page
 
 

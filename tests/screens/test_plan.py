@@ -99,7 +99,7 @@ ANY_SIZE = """\
      trial: 0 failures in 2 steps; 0.5-33 h to set up
 
 Recommended: option 1.
-  rocsteady run --plan 1           Details: rocsteady plan --explain 1
+  rocsteady run --plan 1           Details: rocsteady plan --details 1
 """
 
 

@@ -31,28 +31,27 @@ COMMANDS = {
         for name in (
             "doctor", "probe", "init", "plan", "run", "drill", "status", "watch",
             "logs", "notify", "stop", "report", "checkpoint", "explain",
+            "env", "wheels", "machine", "fleet",
         )
     },
-    "help-doctor-env": ("doctor", "env", "--help"),
-    "help-doctor-wheels": ("doctor", "wheels", "--help"),
     "doctor-explain": ("explain", "caching-off"),
-    "doctor-facts": ("doctor", "--facts", "--root", f"{MACHINES}/rx7900xtx.json"),
-    "doctor-env": (
-        "doctor", "env", f"{RECIPES}/note-d.sh", "--root", f"{MACHINES}/rx7900xt-allocator.json",
+    "machine": ("machine", "--root", f"{MACHINES}/rx7900xtx.json"),
+    "env": (
+        "env", f"{RECIPES}/note-d.sh", "--root", f"{MACHINES}/rx7900xt-allocator.json",
     ),
-    "doctor-env-none": (
-        "doctor", "env", f"{RECIPES}/none.sh", "--root", f"{MACHINES}/rx7900xtx.json",
+    "env-none": (
+        "env", f"{RECIPES}/none.sh", "--root", f"{MACHINES}/rx7900xtx.json",
     ),
     **{
-        f"doctor-wheels{name}": ("doctor", "wheels", "--gpu", gpu, "--os", system, *python)
+        f"wheels{name}": ("wheels", "--gpu", gpu, "--os", system, *python)
         for name, gpu, system, *python in (
             ("", "gfx1100", "linux", "--python", "3.12"),
             ("-broken", "gfx90a", "linux", "--python", "3.9", "--all"),
             ("-none", "gfx803", "windows", "--python", "3.12"),
         )
     },
-    "error-wheels": ("doctor", "wheels", "--gpu", "gfx11000"),
-    "error-env": ("doctor", "env", "no-such.sh"),
+    "error-wheels": ("wheels", "--gpu", "gfx11000"),
+    "error-env": ("env", "no-such.sh"),
     "workarounds": ("explain", "--workarounds"),
     "workarounds-one": ("explain", "loader-inline"),
     "workarounds-for": (

@@ -36,16 +36,13 @@ class FaultsParam(click.ParamType):  # type: ignore[type-arg, unused-ignore]
         except ValueError as error:
             self.fail(str(error), param, ctx)
 
-    def get_missing_message(self, param: click.Parameter, ctx: click.Context | None) -> str:
-        del param, ctx
-        return f"To kill it once: {EXAMPLE}"
-
 
 @click.command("drill", context_settings={"allow_interspersed_args": False})
 @click.option(
     "--faults",
     type=FaultsParam(),
-    required=True,
+    default="kill@50",
+    show_default=True,
     help="Faults to inject, such as hang:backward@200,kill@500 (at that optimizer step) or"
     " oom:aten::mm@40 (at that call of the operator). KIND: hang, oom, fault, kill, segv, abort,"
     " nan.",
@@ -74,9 +71,9 @@ def command(  # noqa: PLR0913 - one argument an option
 ) -> None:
     """Inject faults into a copy of COMMAND and show how each is handled.
 
-    rocsteady drill --faults hang:backward@200,kill@500 -- python train.py. Without COMMAND, runs
-    the command in rocsteady.toml. Nothing is written to this folder. The drill ends 50 steps after
-    the last fault, or after 5 steps and 2 minutes if steps are slow.
+    rocsteady drill --faults hang:backward@200,kill@500 -- python train.py. Without --faults, kills
+    it once. Without COMMAND, runs the command in rocsteady.toml. Nothing is written to this folder.
+    The drill ends 50 steps after the last fault, or after 5 steps and 2 minutes if steps are slow.
 
     Exit code: 0 the script survived every fault, 1 it did not, 2 incorrect usage, 130 on ^C.
     """

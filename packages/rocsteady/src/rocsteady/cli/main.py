@@ -28,32 +28,37 @@ from rocsteady.exit_codes import INTERRUPTED
 from rocsteady.screens.screen import silence_stdout, tell
 from rocsteady.suggestions import no_such
 
-# The groups of --help; each command has a module of its name in rocsteady.cli, and a line of help.
+# What --help lists; each command has a module of its name in rocsteady.cli.
 GROUPS = {
-    "Check": {
-        "doctor": "Check this machine, its variables and its torch builds.",
-        "probe": "Run small tests of what works on this machine.",
-        "explain": "Identify an error; show what is known, and workarounds.",
+    "Start here": {
+        "doctor": "what is wrong with this machine, and the fix",
+        "run -- COMMAND": "run your training, unchanged, until it is done",
+        "watch [--pid PID]": "follow a run, or look into a process that is stuck",
+        "report": "what happened in the last run, and what to do",
     },
-    "Decide": {
-        "init": "Write rocsteady.toml by observing a short run.",
-        "plan": "Compare every option for the job, with short trials.",
-        "drill": "Inject faults into a copy of the job and see what happens.",
-    },
-    "Run": {
-        "run": "Run a training command and keep it alive until it is done.",
-        "status": "List the runs of this project.",
-        "stop": "Stop a run.",
-        "logs": "Print the output of a run, or follow it.",
-    },
-    "Inspect": {
-        "watch": "View a run in progress, or inspect a stuck process.",
-        "report": "Explain what happened in a run, and why.",
-        "checkpoint": "List and verify checkpoints.",
-        "notify": "List notification channels, or send a test.",
+    "More": {
+        "explain TEXT": "what an error message, a finding or a GPU means",
+        "probe [-- COMMAND]": "what works here; which operation fails, what cures it",
+        "env, wheels, fleet": "your variables; which torch for a GPU; many machines",
+        "init, plan, drill": "job file; compare options; rehearse failures",
+        "status, logs, stop": "runs of this project",
+        "machine": "record this machine, or print it for an issue",
+        "checkpoint, notify": "verify checkpoints; test your alerts",
     },
 }
-COMMANDS = tuple(name for group in GROUPS.values() for name in group)
+COMMANDS = tuple(
+    word
+    for group in GROUPS.values()
+    for usage in group
+    for word in usage.replace(",", "").split()
+    if word.isalpha() and word.islower()
+)
+EXAMPLES = """\
+  rocsteady run -- python train.py --epochs 10
+  rocsteady watch --pid 4410
+  rocsteady explain "HIP out of memory"
+"""
+DOCS = "https://github.com/rocsteady/rocsteady/tree/main/docs"
 STOPPING = ("stop",)  # never suggested for a mistyped name
 NOT_ON_WINDOWS = {"probe", "init", "run", "drill", "stop"}
 ERROR, USAGE, COULD_NOT_EXAMINE = 1, 2, 3
@@ -79,8 +84,8 @@ class HelpFormatter(click.HelpFormatter):
 click.Context.formatter_class = HelpFormatter
 
 
-class CommandGroup(click.Group):
-    """A group; older releases of click suggest nothing."""
+class Commands(click.Group):
+    """The groups above, as click wants them; older releases of click suggest nothing."""
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -91,10 +96,6 @@ class CommandGroup(click.Group):
             listed = f"To list them: {ctx.command_path} --help"
             ctx.fail(no_such("command", args[0], harmless, listed))
         return super().resolve_command(ctx, args)
-
-
-class Commands(CommandGroup):
-    """The groups above, as click wants them."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         del ctx
@@ -109,12 +110,15 @@ class Commands(CommandGroup):
         command: click.Command = module.command
         return command
 
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        del ctx
-        column = max(map(len, COMMANDS)) + 2
+    def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        self.format_usage(ctx, formatter)
+        self.format_help_text(ctx, formatter)
+        column = max(len(usage) for group in GROUPS.values() for usage in group)
         for title, group in GROUPS.items():
             with formatter.section(title):
-                formatter.write_dl([(name.ljust(column - 2), line) for name, line in group.items()])
+                formatter.write_dl([(usage.ljust(column), line) for usage, line in group.items()])
+        formatter.write(f"\nExamples:\n{EXAMPLES}\n")
+        formatter.write(f"rocsteady COMMAND --help has its options.\nDocs: {DOCS}\n")
 
 
 WIDE = 120  # columns of help on a terminal that has them
@@ -122,7 +126,7 @@ SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": WIDE}
 
 
 @click.command(cls=Commands, context_settings=SETTINGS)
-@click.version_option(__version__, message="rocsteady %(version)s")
+@click.version_option(__version__, "-V", "--version", message="rocsteady %(version)s")
 def rocsteady() -> None:
     """Get PyTorch training runs finished on AMD GPUs."""
 

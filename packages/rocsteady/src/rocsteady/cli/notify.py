@@ -9,12 +9,12 @@ import click
 from rocsteady.cli.project import find_job_folder
 from rocsteady.run.job import FILE
 from rocsteady.run.job.job_file import read_job
-from rocsteady.run.job.values import Job
 from rocsteady.run.telling.notifications import channels, sample_notice
 from rocsteady.screens.job_questions import ask_about
 from rocsteady.screens.screen import show
 
 WORKED, FAILED = 0, 1
+EXAMPLE = '[notify] and webhook = "https://ntfy.sh/my-own-topic"'
 
 
 @click.command("notify")
@@ -24,15 +24,18 @@ WORKED, FAILED = 0, 1
 def command(ctx: click.Context, *, tries: bool, yes: bool) -> None:
     """List the channels that notify you of hangs, crashes, a missed deadline and the end of a run.
 
-    Set them in the table [notify] of rocsteady.toml or of your user configuration.
+    Set one in rocsteady.toml or in your user configuration, in two lines: [notify], and
+    webhook = "https://ntfy.sh/my-own-topic" (or an address of Slack, Discord or your own).
 
     Exit code: 0, 1 if a test notification could not be sent, 2 for incorrect usage.
     """
     folder = find_job_folder(Path.cwd())
-    job = _trusted_job(folder, yes=yes) if (folder / FILE).exists() else None
-    found = channels(job, folder)
+    file = read_job(folder / FILE) if (folder / FILE).exists() else None
+    if file and tries:  # what it names is confirmed before it is used, and not before it is listed
+        ask_about(file, yes=yes)
+    found = channels(file.job if file else None, folder)
     if not found:
-        raise click.UsageError(f"no notifications are configured: add a [notify] table to {FILE}")
+        raise click.UsageError(f"no notifications are set up. In {FILE}, two lines: {EXAMPLE}")
     code = WORKED
     for channel in found:
         if not tries:
@@ -42,10 +45,3 @@ def command(ctx: click.Context, *, tries: bool, yes: bool) -> None:
         code = FAILED if why else code
         show(f"{channel.name}: {f'failed: {why}' if why else 'sent'}\n")
     ctx.exit(code)
-
-
-def _trusted_job(folder: Path, *, yes: bool) -> Job:
-    """Return the job of a file; its command and webhook are confirmed like the job's own."""
-    file = read_job(folder / FILE)
-    ask_about(file, yes=yes)
-    return file.job

@@ -82,7 +82,7 @@ PAGES = {".md": decision_markdown, ".html": decision_html, ".htm": decision_html
 @click.option("--no-trials", is_flag=True, help="Run no trials; use those of the last plan.")
 @click.option("--again", is_flag=True, help="Also try settings that have crashed this machine.")
 @click.option(
-    "--explain",
+    "--details",
     metavar="N",
     help="Show all details of option N of the last plan ('all': of every option) and exit.",
 )
@@ -121,7 +121,7 @@ def command(  # noqa: PLR0913 - one argument an option
     within: timedelta,
     no_trials: bool,
     again: bool,
-    explain: str | None,
+    details: str | None,
     yes: bool,
     export: str | None,
     option: int | None,
@@ -139,12 +139,12 @@ def command(  # noqa: PLR0913 - one argument an option
     Exit code: 0 an option was found, 1 none was found, 2 incorrect usage, 3 this machine or a
     recording cannot be read, 130 on ^C.
     """
-    if sys.platform == "win32" and root is None and not (export or explain or report):
+    if sys.platform == "win32" and root is None and not (export or details or report):
         ctx.fail("a trial needs Linux or WSL2. Without trials: rocsteady plan --root machine.json")
     _check_together(ctx, option)
     folder = Path.cwd() if command else enter(find_job_folder(Path.cwd()))
-    if (explain is not None or report is not None) and root is None:
-        _tell_more(_last_plan(folder, command), explain, report)
+    if (details is not None or report is not None) and root is None:
+        _tell_more(_last_plan(folder, command), details, report)
         return
     memory, journal = _records(folder)
     instead = ", or plan without trials: --no-trials"
@@ -191,8 +191,8 @@ def command(  # noqa: PLR0913 - one argument an option
     finally:
         journal.close()
         memory.close()
-    if explain is not None or report is not None:
-        _tell_more(plan, explain, report)
+    if details is not None or report is not None:
+        _tell_more(plan, details, report)
         return
     _show(plan if root is not None else _kept(plan, folder), as_json=as_json)
     ctx.exit(FOUND if plan.options else NONE_FOUND)
@@ -207,15 +207,15 @@ def _check_together(ctx: click.Context, option: int | None) -> None:
     if given["force"] and not (given["export"] or report):
         raise click.UsageError("--force needs --export or --report")
     if report is not None:
-        if given["export"] or given["explain"] is not None or given["as_json"]:
-            raise click.UsageError("--report cannot be combined with --export, --explain or --json")
+        if given["export"] or given["details"] is not None or given["as_json"]:
+            raise click.UsageError("--report cannot be combined with --export, --details or --json")
         if report.suffix.lower() not in PAGES:
             end = "end in .md or .html, such as plan.md"
             raise click.UsageError(f"--report {report}: the name must {end}")
         if report.exists() and not (given["force"] and report.is_file()):
             raise click.UsageError(f"--report {report}: already exists; use --force to overwrite")
-    if given["as_json"] and (given["export"] or given["explain"] is not None):
-        raise click.UsageError("--json cannot be combined with --export or --explain")
+    if given["as_json"] and (given["export"] or given["details"] is not None):
+        raise click.UsageError("--json cannot be combined with --export or --details")
 
 
 def _check_trials(ctx: click.Context) -> None:
@@ -225,7 +225,7 @@ def _check_trials(ctx: click.Context) -> None:
     reasons = {
         "root": "which estimates",
         "report": "which shows the last plan",
-        "explain": "which shows the last plan",
+        "details": "which shows the last plan",
         "export": "which uses a plan",
         "no_trials": "which makes none",
     }
@@ -311,7 +311,7 @@ def _show(plan: Plan, *, as_json: bool) -> None:
 
 def _tell_more(plan: Plan, which: str | None, report: Path | None) -> None:
     if report is None:
-        _explain(plan, which or "")
+        _show_details(plan, which or "")
         return
     text = PAGES[report.suffix.lower()](decision_page(plan, now=time.time()))
     try:
@@ -321,11 +321,11 @@ def _tell_more(plan: Plan, which: str | None, report: Path | None) -> None:
     tell(f"rocsteady: wrote {report}")
 
 
-def _explain(plan: Plan, which: str) -> None:
+def _show_details(plan: Plan, which: str) -> None:
     options = (*plan.options, *plan.ruled_out, *plan.not_tried)
     if which != "all":
         if not which.isdecimal():
-            raise click.UsageError(f"--explain: {which!r} is neither a number nor 'all'")
+            raise click.UsageError(f"--details: {which!r} is neither a number nor 'all'")
         options = (saved_plan.option_numbered(plan, int(which)),)
     width, colour = layout(sys.stdout)
     pages = [

@@ -86,7 +86,7 @@ class ProbeCommand(click.Command):
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line.")
 @click.option("--yes", is_flag=True, help="Skip all confirmations.")
 @click.option("--again", is_flag=True, help="Also run probes that have crashed this machine.")
-@click.option("--explain", is_flag=True, help="Show all results on this machine so far and exit.")
+@click.option("--details", is_flag=True, help="Show all results on this machine so far and exit.")
 @click.option(
     "--try",
     "tries",
@@ -132,7 +132,7 @@ def command(  # noqa: PLR0913 - one argument an option
     as_json: bool,
     yes: bool,
     again: bool,
-    explain: bool,
+    details: bool,
     tries: tuple[str, ...],
     numbers: bool,
     within: timedelta,
@@ -172,8 +172,8 @@ def command(  # noqa: PLR0913 - one argument an option
     root = open_root(None, python)
     machine, _ = examine(root, load_knowledge().variables)
     software = software_of(machine)
-    if explain:
-        _explain(names, software, as_json=as_json)
+    if details:
+        _show_details(names, software, as_json=as_json)
         return
     interpreter = _interpreter(root, machine)
     place = find_journal_place(state_folder() / "probes")
@@ -221,7 +221,7 @@ def _check_names(names: Sequence[str]) -> None:
         raise click.BadParameter(no_such("probe", name, known, listed), param_hint="NAME")
 
 
-def _explain(names: Sequence[str], software: str, *, as_json: bool) -> None:
+def _show_details(names: Sequence[str], software: str, *, as_json: bool) -> None:
     memory = memory_to_read()
     seen = newest(memory.observations(machine_fingerprint())).values()
     probes = {probe.title: probe for probe in PROBES}
@@ -391,7 +391,7 @@ class ProbeSession:
         for sentence in summary.conclusion:
             page.paragraph(sentence)
         if summary.wrong:
-            page.paragraph("Details: rocsteady probe --explain")
+            page.paragraph("Details: rocsteady probe --details")
         show(str(page))
 
     def _observe(self, planned: Planned, number: int) -> Observation:

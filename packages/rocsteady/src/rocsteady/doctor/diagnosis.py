@@ -384,7 +384,7 @@ def _probe_finding(probe: str, seen: list[Observation], software: str, *, curren
         seen=tuple(_sentence(each) for each in seen),
         fix=Fix(
             text="Run the probe again, and read its details.",
-            commands=(f"rocsteady probe {probe}", f"rocsteady probe --explain {probe}"),
+            commands=(f"rocsteady probe {probe}", f"rocsteady probe --details {probe}"),
         ),
         confidence=Confidence.OFFICIAL,
         confirmed_on=("this machine",),

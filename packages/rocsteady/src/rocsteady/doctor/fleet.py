@@ -129,7 +129,7 @@ class Judged(NamedTuple):
 
 
 def fleet_report(files: Sequence[Path], knowledge: Knowledge) -> FleetReport:
-    """Read recordings, or what ``doctor --facts --json`` printed."""
+    """Read recordings, or what ``machine --json`` printed."""
     judged, unreadable = [], []
     answers: Answers = {}
     for name, file in zip(_names(files), files, strict=True):
@@ -156,7 +156,7 @@ def _machine(file: Path, knowledge: Knowledge) -> Machine:
         try:
             return msgspec.json.decode(content, type=Machine)
         except msgspec.DecodeError as error:
-            why = f"not what rocsteady doctor --facts --json prints: {error}"
+            why = f"not what rocsteady machine --json prints: {error}"
             raise ExaminationError(why) from None
     return read_machine(View(RecordedRoot(read_recording(file))), knowledge.variables)
 

@@ -398,7 +398,7 @@ UNMEASURED = (
 )
 NOTHING_WORKS = (
     "No recommendation: nothing that was tried here works, so no speed is known and the options"
-    " cannot be compared. To see why: rocsteady plan --explain all"
+    " cannot be compared. To see why: rocsteady plan --details all"
 )
 EXPORTED = ("wsl2", "container")  # options that have a file of their own name
 NOTHING_TRIED = "nothing was tried on the recorded machine"

@@ -171,7 +171,7 @@ def _texts(area: Area, diagnosis: Diagnosis, *, everything: bool) -> Sequence[st
 def _torch_texts(machine: Brief, *, everything: bool) -> Sequence[str]:
     if not machine.torch:
         here = "not found; if it is elsewhere: rocsteady doctor --python PATH"
-        return (here, "to install it: rocsteady doctor wheels") if machine.gpus else (here,)
+        return (here, "to install it: rocsteady wheels") if machine.gpus else (here,)
     if everything:
         return [text for text in (machine.torch, machine.torch_code, machine.python) if text]
     covers = f", has kernels for {', '.join(machine.torch_covers)}" if machine.torch_covers else ""
@@ -421,7 +421,7 @@ def render_gpu(reports: GpuReports, *, width: int, colour: bool) -> str:
             _source(page, source)
     page.line()
     page.line("To see which of them concern this machine: rocsteady doctor")
-    page.line(f"To list its torch builds: rocsteady doctor wheels --gpu {arch.gfx}")
+    page.line(f"To list its torch builds: rocsteady wheels --gpu {arch.gfx}")
     if reports.rules:
         page.line(f"To read about one problem: rocsteady explain {reports.rules[0].id}")
     return str(page)
@@ -467,7 +467,7 @@ def render_knowledge(report: KnowledgeReport, *, width: int, colour: bool) -> st
 
 EFFECT_COLUMN = 11
 NO_GPU = "Effects that depend on the GPU cannot be judged here. To judge them for another machine:"
-FOR_ANOTHER = "rocsteady doctor env FILE --root RECORDING"
+FOR_ANOTHER = "rocsteady env FILE --root RECORDING"
 EFFECT_STYLES = {
     Effect.HARMS: f"{BOLD} {RED}",
     Effect.CANCELS: YELLOW,

@@ -1,4 +1,4 @@
-"""``rocsteady doctor --fleet``: one line for each machine, or several alike, that differ."""
+"""``rocsteady fleet``: one line for each machine, or several alike, that differ."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""The screen of a plan, and of one of its options in full for ``plan --explain N``.
+"""The screen of a plan, and of one of its options in full for ``plan --details N``.
 
-The table has what a person needs to choose; everything else is behind ``--explain``.
+The table has what a person needs to choose; everything else is behind ``--details``.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ LIMITS = {
 BOTTLENECK_SHARE = 0.4  # of the time; a smaller share is only the largest one
 SHARES = 4  # of the time that are listed
 MANY_TIMES = 10  # times as fast; from here on a fraction says little
-GROUPS = 3  # reasons that are listed; --explain all has the others
+GROUPS = 3  # reasons that are listed; --details all has the others
 JUST_NOW = 120  # seconds
 AGED = 3600  # seconds after which a plan says how old it is
 DETAILS = 35  # column of the hint beside the command
@@ -174,14 +174,14 @@ def _recommendation(page: Page, plan: Plan) -> None:
     best = plan.options[0]
     page.paragraph(text or f"Recommended: option {best.number}, {titled(best)}.", style=BOLD)
     typed = "add" if plan.machine else "rocsteady plan"  # a plan that is not kept is made again
-    explain = f"Details: {typed} --explain {best.number}"
+    details = f"Details: {typed} --details {best.number}"
     if best.do and (plan.trials or best.basis is not Basis.ESTIMATE):
         command = f"  {clean(best.do)}"
-        if max(len(command) + 2, DETAILS) + len(explain) <= page.width:
-            page.line(f"{command:<{DETAILS - 1}} {explain}")
+        if max(len(command) + 2, DETAILS) + len(details) <= page.width:
+            page.line(f"{command:<{DETAILS - 1}} {details}")
             return
         page.line(command)
-    page.line(f"  {explain}", style=DIM)
+    page.line(f"  {details}", style=DIM)
 
 
 def chain_lines(plan: Plan, now: float, zone: tzinfo | None) -> list[str]:

@@ -37,7 +37,7 @@ class Surroundings(Value, frozen=True, kw_only=True):
     processor: str = ""
     rocminfo: str = ""  # output of `rocminfo --support`
     collect_env: str = ""  # output of `python -m torch.utils.collect_env`
-    doctor: str = ""  # the block of `rocsteady doctor --paste`
+    doctor: str = ""  # the block of `rocsteady machine --paste`
     kernel: tuple[str, ...] = ()  # its log since the probe began
 
 

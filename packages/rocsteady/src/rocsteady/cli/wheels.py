@@ -1,0 +1,79 @@
+"""``rocsteady wheels``: the torch builds for a GPU, with the command to install each."""
+
+from __future__ import annotations
+
+import re
+import sys
+from functools import partial
+from pathlib import Path
+
+import click
+
+from rocsteady.cli.options import open_root, root_option
+from rocsteady.doctor.diagnosis import doctors_knowledge
+from rocsteady.doctor.wheels import find_torch_offers
+from rocsteady.screens.screen import layout, present, show
+from rocsteady.screens.torch_offers import render_gpus, render_offers
+from rocsteady.suggestions import no_such
+
+ONE_WORKS, NONE_WORKS = 0, 1  # torch builds
+PYTHON_VERSION = re.compile(r"3\.\d{1,2}(\.\d{1,2})?")
+
+
+@click.command("wheels")
+@click.option(
+    "--gpu",
+    "gpus",
+    metavar="NAME",
+    multiple=True,
+    help="GPU, such as gfx1100 or 'RX 7900 XT'. Repeat for each GPU.",
+)
+@click.option("--python", metavar="VERSION", help="Python version, such as 3.12.")
+@click.option(
+    "--os", "system", type=click.Choice(["linux", "wsl", "windows"]), help="Operating system."
+)
+@click.option("--list", "listing", is_flag=True, help="List the GPU names and exit.")
+@click.option("--all", "everything", is_flag=True, help="Show every build in full.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@root_option
+@click.pass_context
+def command(  # noqa: PLR0913 - one argument an option
+    ctx: click.Context,
+    *,
+    gpus: tuple[str, ...],
+    python: str | None,
+    system: str | None,
+    listing: bool,
+    everything: bool,
+    as_json: bool,
+    root: Path | None,
+) -> None:
+    """List the torch builds for a GPU, with the command to install each.
+
+    GPU, Python and operating system default to those of this machine. Official means that PyTorch
+    or AMD tests the build for this GPU. Nothing is downloaded.
+
+    Exit code: 0 at least one build has no known blocking problem, 1 none has, 2 incorrect usage, 3
+    could not examine the machine.
+    """
+    if listing:
+        width, colour = layout(sys.stdout)
+        show(render_gpus(doctors_knowledge(), width=width, colour=colour))
+        return
+    if python is not None and not PYTHON_VERSION.fullmatch(python):
+        raise click.BadParameter(
+            f"expected a version such as 3.12, got {python!r}.", param_hint="--python"
+        )
+    try:
+        found = find_torch_offers(open_root(root, None), gpus=gpus, system=system, python=python)
+    except LookupError as error:
+        arches = doctors_knowledge().arches
+        known = [*arches, *(card for arch in arches.values() for card in arch.cards)]
+        listed = (
+            "To list the names: rocsteady wheels --list. To use this machine's GPU: omit --gpu."
+        )
+        raise click.BadParameter(
+            f"{no_such('GPU', str(error), known)} {listed}", param_hint="--gpu"
+        ) from None
+    present(found, partial(render_offers, everything=everything), as_json=as_json)
+    ctx.exit(ONE_WORKS if found.usable() else NONE_WORKS)
