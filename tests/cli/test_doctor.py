@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import pty
 import subprocess
 import sys
@@ -159,7 +160,7 @@ def test_prose_fits_the_terminal_and_commands_stay_whole(cli: Rocsteady, columns
     lines = on_a_terminal(cli, columns=columns, NO_COLOR="1").splitlines()
 
     typed = ("unset ", "export ", "rm ", "grep ", "pip ", "sudo ", "rocsteady ")
-    said = [line.strip().removeprefix("fix: ").removeprefix("check: ") for line in lines]
+    said = [re.sub(r"^(fix: |check: |\d+\. )", "", line.strip()) for line in lines]
     prose = [line for line, words in zip(lines, said, strict=True) if not words.startswith(typed)]
     assert max(map(len, prose)) <= max(40, min(columns, 120))
     assert "unset HSA_OVERRIDE_GFX_VERSION" in said
