@@ -17,6 +17,7 @@ from rocsteady.hangs.heartbeat_pages import (
     numbered,
     read_notes,
     read_pages,
+    read_saved,
 )
 from rocsteady.hangs.values import Heartbeat
 
@@ -146,3 +147,8 @@ def test_any_torn_page_is_a_value_or_nothing(torn: dict[int, int]) -> None:
     with TemporaryDirectory() as folder:
         write(Path(folder), bytes(content))
         assert len(read_pages(Path(folder))) == (torn.get(wire.W_PHASE, 0) < len(wire.PHASES))
+
+
+def test_of_a_folder_that_was_removed_it_is_not_known_what_was_saved(tmp_path: Path) -> None:
+    assert read_saved(tmp_path).seen
+    assert not read_saved(tmp_path / "removed").seen

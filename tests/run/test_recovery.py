@@ -13,6 +13,7 @@ from rocsteady.run.recovery.decision import base_decision, exit_code
 from rocsteady.store.values import AttemptRecord, AttemptResult
 from rocsteady.system.child_end import Exit
 from tests.run.lived import Lived
+from tests.values import failure
 
 if TYPE_CHECKING:
     from tests.conftest import Recorded
@@ -161,6 +162,16 @@ def test_the_ladder_does_not_overrule_what_may_not_be_thrown_away(recorded: Reco
 
     assert (throws.next, throws.remedy, throws.strategy) == (Next.END, "", Strategy())
     assert (again.next, again.remedy) == (Next.AGAIN, "retry")
+
+
+def test_what_could_not_be_loaded_and_was_moved_aside_is_no_reason_to_end(
+    recorded: Recorded,
+) -> None:
+    run = Lived(recorded)
+    run.fails("killed", 25, made=25)
+    run.ends(failure("checkpoint-corrupt"), None, base=10)
+
+    assert run.decides(cleared=True).next is Next.AGAIN
 
 
 def test_ranks_that_other_hosts_replaced_start_again() -> None:

@@ -154,7 +154,8 @@ def test_a_newest_checkpoint_that_is_cut_off_is_moved_aside(
 ) -> None:
     text = TRAINS.replace("IS", "is not None").replace("LOG", "a")
     text = text.replace('"last.pt"', 'f"ckpt_{step}.pt"').replace(
-        "os.kill(", 'open("ckpt_34.pt", "wb").write(b"PK\\x03\\x04 cut"); os.kill('
+        "os.kill(",
+        'torch.save(state, "ckpt_34.pt"); os.truncate("ckpt_34.pt", 100); os.kill(',
     )
 
     ended = project.run("--", torch_python, project.script(text), within=120)

@@ -194,7 +194,7 @@ def test_the_way_that_a_job_names_comes_first(training: Project, torch_python: s
 
     assert ended.code == 0, ended.err
     assert BY_ITSELF not in ended.said
-    assert "told checkpoints/step-" in training.log(2)
+    assert f"told {training.folder}/checkpoints/step-" in training.log(2)
 
 
 @pytest.mark.slow

@@ -91,6 +91,7 @@ class SavedFiles(Value, frozen=True, kw_only=True):
     failed: str = ""  # the file that could not be saved, which ended the script as a rule
     limit: int = 0  # bytes that files may have there, if that one has them
     unread: str = ""  # or that could not be loaded before its first step
+    seen: bool = False  # what was saved: the folder in which it is told is still there
 
 
 class _Settings(Value, frozen=True, kw_only=True):
@@ -216,7 +217,8 @@ def read_saved(folder: Path) -> SavedFiles:
         failed = failed or (file.failed if _is_plain(file.failed) else "")
         limit = limit or file.limit
         unread = unread or (file.unread if _is_plain(file.unread) else "")
-    return SavedFiles(files=tuple(saved), failed=failed, limit=limit, unread=unread)
+    told = SavedFiles(files=tuple(saved), failed=failed, limit=limit, unread=unread)
+    return msgspec.structs.replace(told, seen=folder.exists())
 
 
 def _is_plain(path: str) -> bool:

@@ -557,7 +557,7 @@ class Supervisor:
         self._printed = end.own_counts.get(PRINTED, self._printed)
         if end.own_step is None and before.key and end.heartbeats:
             end = msgspec.structs.replace(end, unsure=max(1, before.high - before.low))
-        self._checkpoints.saved_in(end.saved, seen=bool(end.heartbeats))
+        self._checkpoints.saved_in(end.saved, seen=end.saved.seen and bool(end.heartbeats))
         fails = is_failure(end)
         if fails or end.outcome is Outcome.STOPPED:
             for line in self._checkpoints.take_stock(end):

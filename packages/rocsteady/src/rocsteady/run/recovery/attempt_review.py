@@ -67,6 +67,7 @@ class AttemptReview:
             now=time.time(),
             can_resume=self._checkpoints.can_resume,
             unseen=self._checkpoints.unseen,
+            cleared=self._checkpoints.cleared,
             checkpoints=len(tuple(islice(self._checkpoints.whole(), 2))),
             gone=str(gone) if gone else "",
             in_allocation=self.in_allocation,

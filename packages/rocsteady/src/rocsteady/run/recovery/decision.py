@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from msgspec.structs import replace
 
-from rocsteady.doctor.knowledge.failures import Component, load_failures
+from rocsteady.doctor.knowledge.failures import Component, Nature, load_failures
 from rocsteady.exit_codes import INTERRUPTED, PERSON_NEEDED, RETRY
 from rocsteady.failures.ladder import choose_remedy
 from rocsteady.failures.remedy import SAME_AGAIN, load_remedies
@@ -83,6 +83,7 @@ class Here:
     can_resume: bool = True
     unseen: bool = False  # whether it resumes as announced: its steps cannot be observed
     checkpoints: int = 0  # whole ones: 0, 1, or more
+    cleared: bool = False  # the one that the script could not load was moved aside
     gone: str = ""  # the folder with checkpoints whose drive is gone
     in_allocation: bool = False  # of a scheduler
     due: float | None = None  # the deadline, by the wall clock
@@ -197,7 +198,7 @@ def situation_of(  # noqa: PLR0913 - what differs before the first attempt
     helped = [each.remedy for each in offers(options, machine)]
     return Situation(
         failure=failure,
-        nature=kind.nature,
+        nature=Nature.TRANSIENT if here.cleared else kind.nature,
         clears=kind.clears,
         component=kind.component,
         person=kind.fix,
