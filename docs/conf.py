@@ -273,7 +273,7 @@ def option_section(option: OtherOption, sources: Mapping[str, Source]) -> Iterat
 def api_page(classes: Mapping[str, str]) -> Iterator[str]:
     """Describe classes of rocsteady_train by their docstrings, without importing torch."""
     yield "# API: Loop and Checkpointer"
-    yield "From the docstrings of `rocsteady_train`; [](training.md) shows how to use them."
+    yield "From the docstrings of `rocsteady_train`; [its guide](training.md) shows their use."
     for name, module in classes.items():
         source = (SOURCE / f"{module}.py").read_text(encoding="utf-8")
         nodes = ast.walk(ast.parse(source))

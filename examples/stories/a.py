@@ -4,7 +4,7 @@ from story import PLAN, Step, Story, tell
 
 STORY = Story(
     note="A",
-    title="Windows, RX 9070 XT",
+    title="The first backward pass never ends on Windows",
     example="predator_prey",
     machine="rx9070xt-windows",
     took=(

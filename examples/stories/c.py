@@ -4,7 +4,7 @@ from story import PLAN, Step, Story, tell
 
 STORY = Story(
     note="C",
-    title="gfx1010 and its DataLoader",
+    title="Loader processes hang now and then",
     example="detector",
     machine="rx5700xt-override",
     changes=(  # the note names no torch: here it is one with code for the card

@@ -4,7 +4,7 @@ from story import PLAN, Step, Story, tell
 
 STORY = Story(
     note="D",
-    title="RX 7900 XT, out of memory",
+    title="Out of memory after 30 to 50 batches, again and again",
     example="futures",
     machine="rx7900xt-allocator",
     took="nine alternatives on paper, planned over two to four weeks",
@@ -26,7 +26,8 @@ deadline = "7d"
     small="--folds 2 --batch_size 64 --epochs 2 --hidden_layers 64,32 --checkpoint_every 10",
     full="--folds 8 --batch_size 64 --epochs 40 --hidden_layers 512,256 --checkpoint_every 10",
     faults=(("every-memory", 40, 40),),
-    ends="gpu or gpu+clean or fresh-process or a workaround",  # the fault stays with all of them
+    # The fault stays with all of them.
+    ends="gpu or gpu+clean or gpu+clean+fresh-process or gpu+clean+allocator-no-split",
     before=(
         Step(words="doctor", lines=("caching-off", "serialisation-left-on")),
         Step(
@@ -46,7 +47,7 @@ deadline = "7d"
             lines=PLAN[0].lines,
             why="The options of the note's machine, with trials of its job under its fault."
             " Trials take a tenth of the job at most, and this one is short. Of a longer job,"
-            " rocsteady also tries the GPU without the variables.",
+            " rocsteady also tries the GPU with the variables.",
         ),
         PLAN[1],
     ),

@@ -4,7 +4,7 @@ from story import PLAN, Step, Story, tell
 
 STORY = Story(
     note="E",
-    title="RX 5700 XT",
+    title="Training takes the whole machine down",
     example="eeg",
     machine="rx5700xt-override",
     took="two crashes of the whole machine, hours of searching and a plan of four days",

@@ -26,6 +26,7 @@ HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 ROCSTEADY = (sys.executable, "-m", "rocsteady")
 ON_MACHINE = (sys.executable, str(HERE / "on_machine.py"))
+NOTES = "[The field notes](../field-notes.md)."
 DIGEST = "Digest of this page: "
 WITHIN = 3600.0  # seconds for one command
 LONGEST = 30  # lines of one command's output on a page
@@ -250,7 +251,7 @@ class Telling:
         size = "--small" if self.options.small else ""
         rows = "\n".join(f"| {then} | {now} |" for then, now in story.pairs())
         parts = [
-            f"# Note {story.note}: {story.title}",
+            f"# {story.title} (note {story.note})",
             "Made from the output of "
             f"`python examples/stories/{story.note.lower()}.py {size}`".rstrip()
             + ". The machine is a recording and "
@@ -258,7 +259,7 @@ class Telling:
             " hardware.",
             f"The author needed {story.took}. The commands below took {self.seconds:.0f} s.",
             f"| by hand | now |\n|---|---|\n{rows}",
-            "What the note took for true, and what sources say: [](../field-notes.md).",
+            "What the note took for true, and what sources say: " + NOTES,
             "## The commands",
         ]
         for words, said, why in self.told:
@@ -296,7 +297,7 @@ def read_options(arguments=None):
 def tell(story, options=None):
     """Carry a story out; exit code 0 if every step did what it must."""
     options = options or read_options()
-    print(textwrap.fill(f"Note {story.note}: {story.title}. Its author needed {story.took}.", 100))
+    print(textwrap.fill(f"{story.title} (note {story.note}). Its author needed {story.took}.", 100))
     began = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="story-") as place:
         telling = Telling(story, Path(place).resolve(), options)

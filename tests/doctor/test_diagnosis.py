@@ -171,7 +171,7 @@ def test_whom_a_new_container_helps_need_not_log_in_again(
         if each.rule == "render-denied"
     ]
 
-    assert found.fix.commands[0].startswith("podman run ")  # as here
+    assert found.fix.commands[0].startswith("# add to podman run: ")  # as here
     assert Need.RELOGIN not in found.fix.needs
 
 

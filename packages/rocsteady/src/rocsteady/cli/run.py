@@ -25,6 +25,7 @@ from rocsteady.cli.project import (
     open_journal,
 )
 from rocsteady.cli.stop import stop
+from rocsteady.doctor.machine_at_start import Examination
 from rocsteady.errors import (
     ExaminationError,
     JobError,
@@ -42,7 +43,7 @@ from rocsteady.run.checkpoints.script_resume import can_resume
 from rocsteady.run.job import FILE
 from rocsteady.run.job.values import Existing, Job
 from rocsteady.run.options import AUTO, NEVER_RESUME, RunOptions
-from rocsteady.run.runs import RunLauncher
+from rocsteady.run.runs import RunLauncher, load_for_failures
 from rocsteady.run.stages import Turn, are_done, carry_out_stages, turns_of
 from rocsteady.screens.job_questions import (
     ask_about_run,
@@ -192,6 +193,7 @@ class RunCommand(click.Command):
     is_flag=True,
     help="Also allow settings that have crashed this machine.",
 )
+@click.option("--anyway", is_flag=True, help="Start even if the doctor finds that it cannot work.")
 @click.option("--plain", is_flag=True, help="No colors; begin each line with 'rocsteady: '.")
 @click.option("--detach", is_flag=True, help="Run in the background, detached from this terminal.")
 @click.option(
@@ -245,6 +247,8 @@ def command(ctx: click.Context, /, **chosen: Any) -> None:  # noqa: ANN401 - Run
         turns = turns_of(job, journal, name=options.name, first=options.stage, yes=options.yes)
         if not turns:
             _check_free(options.name, journal)
+        first = _first(job, turns)
+        examination = Examination(first.command, then=load_for_failures)
         launcher = RunLauncher(
             folder=folder,
             options=options,
@@ -252,8 +256,9 @@ def command(ctx: click.Context, /, **chosen: Any) -> None:  # noqa: ANN401 - Run
             memory=memory,
             choice=_choice(options, typed=typed),
             screen=RunScreen(plain=options.plain),
+            examination=examination,
         )
-        launcher = launcher.chosen(_first(job, turns))
+        launcher = launcher.chosen(first)
         code = _launch(job, turns, launcher, ctx.meta[WORDS])
     except NotRecordedError as error:
         tell(f"rocsteady: {error}. Nothing was started.")
@@ -277,6 +282,8 @@ def _launch(job: Job, turns: tuple[Turn, ...], launcher: RunLauncher, words: lis
         typed = shown_command(job.command)
         tell(f"rocsteady: {name} is done. To train again: rocsteady run --resume never -- {typed}")
         return 0
+    if not options.without_terminal:
+        launcher.ask_doctor(job)
     if options.detach and not options.without_terminal:
         answered = []  # what this account agreed to is kept; another process is not told it again
         if options.resume is None and launcher.choice.existing is not None:

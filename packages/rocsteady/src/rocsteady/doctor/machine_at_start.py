@@ -5,12 +5,15 @@ from __future__ import annotations
 import shutil
 import threading
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future, wait
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
 from rocsteady_train.untrusted_file import read_head
 
 from rocsteady.doctor.machine.machine import examine
+from rocsteady.doctor.training_gpus import READ_FIRST, SECOND, settings
 from rocsteady.doctor.values import Diagnosis
 from rocsteady.model import Value
 from rocsteady.system.atomic_file import write_whole
@@ -18,6 +21,7 @@ from rocsteady.system.disk_root import DiskRoot
 
 MACHINE_FILE = "machine-at-start.json"
 MOST_BYTES = 1024 * 1024  # of what the doctor said
+HIDES_ALL = {(name, value) for name in (READ_FIRST, *SECOND) for value in ("", "-1")}
 
 
 class MachineAtStart(Value, frozen=True, kw_only=True):
@@ -26,28 +30,53 @@ class MachineAtStart(Value, frozen=True, kw_only=True):
     version: int = 1
     diagnosis: Diagnosis
     variables: dict[str, str]
+    wants_gpu: bool = False  # torch is built for AMD GPUs, and no variable hides all of them
 
 
-def record_machine(folder: Path, command: Sequence[str], *, then: Callable[[], object]) -> None:
-    """Examine this machine beside the run, and keep what the doctor says of it.
+class Examination:
+    """What the doctor says of this machine: found out in a thread that nobody has to wait for.
 
-    In a thread that nobody waits for: a file of a driver that hangs costs the record, not the run.
+    A file of a driver that hangs costs what it would have said, not the run.
     """
 
-    def examined() -> None:
+    def __init__(self, command: Sequence[str], *, then: Callable[[], object]) -> None:
+        self._told: Future[MachineAtStart | None] = Future()
+        work = (_interpreter(command), then)
+        threading.Thread(
+            target=self._examine, args=work, name="rocsteady-machine", daemon=True
+        ).start()
+
+    def within(self, seconds: float) -> MachineAtStart | None:
+        """Return what the doctor says; None if it could not, or not in that time."""
+        wait([self._told], seconds)
+        return self._told.result() if self._told.done() else None
+
+    def keep(self, folder: Path) -> None:
+        """Write what the doctor says beside a run, once it is known."""
+
+        def write(told: Future[MachineAtStart | None]) -> None:
+            with suppress(OSError):
+                write_whole(folder / MACHINE_FILE, msgspec.json.encode(told.result()))
+
+        self._told.add_done_callback(write)
+
+    def _examine(self, python: str | None, then: Callable[[], object]) -> None:
         from rocsteady.doctor.diagnosis import diagnose, doctors_knowledge  # noqa: PLC0415 - as above
 
-        try:
+        told = None
+        with suppress(Exception):  # the report then says that it was not examined
             knowledge = doctors_knowledge()
-            machine, _ = examine(DiskRoot(python=_interpreter(command)), knowledge.variables)
-            variables = {each.name: each.value or "" for each in machine.variables}
-            told = MachineAtStart(diagnosis=diagnose(machine, knowledge), variables=variables)
-            write_whole(folder / MACHINE_FILE, msgspec.json.encode(told))
+            machine, _ = examine(DiskRoot(python=python), knowledge.variables)
+            told = MachineAtStart(
+                diagnosis=diagnose(machine, knowledge),
+                variables={each.name: each.value or "" for each in machine.variables},
+                wants_gpu=machine.torch is not None
+                and machine.torch.build == "rocm"
+                and not HIDES_ALL.intersection(settings(machine).items()),
+            )
+        self._told.set_result(told)
+        with suppress(Exception):
             then()
-        except Exception:  # noqa: BLE001, S110 - the report then says that it was not examined
-            pass
-
-    threading.Thread(target=examined, name="rocsteady-machine", daemon=True).start()
 
 
 def machine_at_start(folder: Path) -> MachineAtStart | None:
@@ -55,7 +84,7 @@ def machine_at_start(folder: Path) -> MachineAtStart | None:
     try:
         content = read_head(folder / MACHINE_FILE, MOST_BYTES, follow=False)
         return msgspec.json.decode(content, type=MachineAtStart)
-    except (OSError, msgspec.DecodeError):
+    except (OSError, msgspec.DecodeError):  # null: it could not be examined
         return None
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import Enum
 
 from rocsteady.doctor.knowledge.values import (
@@ -10,6 +11,7 @@ from rocsteady.doctor.knowledge.values import (
     Confidence,
     Effect,
     Fix,
+    Need,
     Severity,
     Source,
 )
@@ -18,6 +20,11 @@ from rocsteady.model import Value
 DIAGNOSIS_VERSION = 1  # of the JSON that a Diagnosis is written as
 OFFERS_VERSION = 1  # of the JSON that TorchOffers are written as
 VARIABLES_VERSION = 1  # of the JSON that a VariableReview is written as
+INSTALLS_TORCH = "pip install --force-reinstall "
+AFTERWARDS = {
+    Need.RELOGIN: "log out and in again",
+    Need.REBOOT: "reboot",
+}  # the later does for both
 
 
 class Finding(Value, frozen=True, kw_only=True):
@@ -176,3 +183,16 @@ class TorchOffers(Value, frozen=True, kw_only=True):
             all(problem.severity is not Severity.BLOCKS for problem in offer.problems)
             for offer in self.offers
         )
+
+
+def steps_in_order(findings: Sequence[Finding]) -> Sequence[str]:
+    """Return each command of the fixes once, those of what blocks training first.
+
+    One torch is installed: the one for the worst finding.
+    """
+    fixes = [each.fix for each in findings if each.fix.commands]
+    commands = dict.fromkeys(command for fix in fixes for command in fix.commands)
+    installing = [each for each in commands if each.startswith(INSTALLS_TORCH)]
+    needed = {need for fix in fixes for need in fix.needs}
+    afterwards = [step for need, step in AFTERWARDS.items() if need in needed][-1:]
+    return (*(each for each in commands if each not in installing[1:]), *afterwards)

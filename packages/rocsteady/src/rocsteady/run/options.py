@@ -75,6 +75,7 @@ class RunOptions(Value, frozen=True, kw_only=True):
     also: tuple[str, ...] = ()  # though they change numbers
     start_with: tuple[str, ...] = ()
     retry_crashed: bool = False  # also what crashed the machine
+    anyway: bool = False  # start though the doctor says that training is blocked here
     yes: bool = False  # ask nothing
     plain: bool = False  # no colours
     detach: bool = False

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from dataclasses import replace as with_fields
@@ -12,10 +13,12 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from rocsteady.doctor.knowledge.failures import load_failures
-from rocsteady.doctor.machine_at_start import record_machine
+from rocsteady.doctor.knowledge.values import Severity
+from rocsteady.doctor.machine_at_start import Examination
+from rocsteady.doctor.values import Finding, steps_in_order
 from rocsteady.errors import RocsteadyError
 from rocsteady.failures.remedy import load_remedies
-from rocsteady.model import RunOutcome
+from rocsteady.model import CPU, RunOutcome
 from rocsteady.run.attempt.termination import OF_TORCHRUN, end_what_was_left, guard
 from rocsteady.run.checkpoints.existing_checkpoints import Choice, choose
 from rocsteady.run.checkpoints.resume import Origin
@@ -34,8 +37,11 @@ from rocsteady.run.telling.run_exports import RunExports
 from rocsteady.store.account_records import keep, kept
 from rocsteady.store.journal import Journal
 from rocsteady.store.machine_history import Memory
+from rocsteady.store.redaction import shown_command
 from rocsteady.store.values import Run, RunRecord
 from rocsteady.system.child_end import DETACHED, INHERIT_TERMINAL
+
+DOCTOR_WITHIN = 3.0  # seconds to wait for it; it takes 0.3
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,6 +54,7 @@ class RunLauncher:
     memory: Memory
     choice: Choice  # about checkpoints that were there before
     screen: Screen  # that writes what happens
+    examination: Examination  # of this machine, for the command
 
     def chosen(self, job: Job) -> RunLauncher:
         """Ask what is to be asked before a new run, so that nothing is asked later."""
@@ -85,7 +92,7 @@ class RunLauncher:
             self._services(job, run),
             observers=(exports,),
         )
-        record_machine(Path(run.folder), job.command, then=_load_knowledge)
+        self.examination.keep(Path(run.folder))
         if self._link is not None:
             (Path(run.folder) / OF_TORCHRUN).touch()
         ours = guard(run.name, self.journal.here) if self._link is None else nullcontext()
@@ -115,6 +122,30 @@ class RunLauncher:
         script = script_in(job.command, self.folder)
         changed = script is not None and script.stat().st_mtime > (last.ended or 0.0)
         return "" if changed else last.name
+
+    def ask_doctor(self, job: Job) -> None:
+        """Say what stands against a new run on this machine; refuse one that it blocks."""
+        options = self.options
+        if options.resumed_run is not None or options.plan is not None or self._link is not None:
+            return  # it has begun, the plan has judged, or others start it
+        told = self.examination.within(DOCTOR_WITHIN)
+        if told is None:
+            return
+        blocks = told.diagnosis.having(Severity.BLOCKS)
+        decided = options.anyway or options.observe or options.start_with
+        if blocks and told.wants_gpu and not decided and not self._is_known_to_work(job):
+            raise RocsteadyError(_refusal(blocks, job))
+        if found := (*blocks, *told.diagnosis.having(Severity.RISKS)):
+            announcer = Announcer(screen=self.screen)
+            rules = ", ".join(each.rule for each in found)
+            announcer.say(f"the doctor warns of {rules}. To see why: rocsteady doctor")
+            announcer.close()
+
+    def _is_known_to_work(self, job: Job) -> bool:
+        """Whether a command asks for the CPU, or made steps here before."""
+        lines = (line for line in self.journal.runs() if line.run.command == job.command)
+        on_cpu = any(word == CPU or word.endswith(f"={CPU}") for word in job.command)
+        return on_cpu or any(line.step for line in lines)
 
     @cached_property
     def _link(self) -> AgentLink | None:
@@ -155,10 +186,18 @@ class RunLauncher:
         return journal.take_over(resumed, alone=exclusive), earlier
 
 
-def _load_knowledge() -> None:
+def load_for_failures() -> None:
     """Read what naming the first failure takes, so that the run is restarted sooner."""
     load_failures()
     load_remedies()
+
+
+def _refusal(blocks: Sequence[Finding], job: Job) -> str:
+    steps = steps_in_order(blocks) or [each.fix.text for each in blocks]
+    lines = [f"{each.summary} ({each.rule})" for each in blocks]
+    lines += ["Do this, in order:", *(f"  {step}" for step in steps)]
+    anyway = f"To start anyway: rocsteady run --anyway -- {shown_command(job.command)}"
+    return "\n".join(("not started, as training is blocked here.", *lines, anyway))
 
 
 def _free_name(wanted: str, journal: Journal) -> str:

@@ -18,12 +18,12 @@ from rocsteady.doctor.knowledge.values import (
     Confidence,
     Effect,
     Fix,
-    Need,
     Severity,
     Source,
 )
 from rocsteady.doctor.machine.machine import Machine
 from rocsteady.doctor.values import (
+    AFTERWARDS,
     Brief,
     ComputeDevice,
     Diagnosis,
@@ -31,6 +31,7 @@ from rocsteady.doctor.values import (
     KnowledgeReport,
     VariableReview,
     VariableVerdict,
+    steps_in_order,
 )
 from rocsteady.screens.screen import COLUMN_GAP, NARROW, Page, wrapped
 from rocsteady.wording import plural, size
@@ -39,6 +40,7 @@ LABEL = 14  # columns of a mark and the name of an area
 PASTE_WIDTH, PASTE_LINES = 100, 80  # of a block for an issue
 SENTENCE_END = re.compile(r"(?<=\.) (?=[A-Z])")
 FINDING_WIDTH = 70  # characters of a finding that say what is wrong, and why that matters
+SEVERAL = 2  # fixes, from which on their commands are one list
 HERE = "this machine"  # confirmed here: what a probe saw, which has no rule to explain
 LABELS = {Severity.BLOCKS: "block:", Severity.RISKS: "risk:", Severity.NOTES: "note:"}
 STYLES = {Severity.BLOCKS: RED, Severity.RISKS: YELLOW, Severity.NOTES: DIM}
@@ -47,12 +49,6 @@ COUNTED = {
     Severity.RISKS: ("risk", "risks"),
     Severity.NOTES: ("note", "notes"),
 }
-SEVERAL = 2  # fixes, from which on their commands are one list
-INSTALLS_TORCH = "pip install --force-reinstall "
-AFTERWARDS = {
-    Need.RELOGIN: "log out and in again",
-    Need.REBOOT: "reboot",
-}  # the later does for both
 
 
 class Mark(NamedTuple):
@@ -79,7 +75,8 @@ def render_diagnosis(
     indent = LABEL if page.width - LABEL >= NARROW else 2
     hidden = () if everything else diagnosis.having(Severity.NOTES)
     shown = [each for each in diagnosis.findings if each not in hidden]
-    steps = () if everything else steps_in_order(shown)
+    several = sum(bool(each.fix.commands) for each in shown) >= SEVERAL
+    steps = steps_in_order(shown) if several and not everything else ()
     for area in Area:
         texts = _texts(area, diagnosis, everything=everything)
         lines = [Pieces(((line, ""),)) for text in texts for line in wrapped(text, width - indent)]
@@ -106,21 +103,6 @@ def render_diagnosis(
         page.paragraph(verdict, style=BOLD)
         page.paragraph(counts, style=BOLD)
     return str(page)
-
-
-def steps_in_order(findings: Sequence[Finding]) -> Sequence[str]:
-    """Return each command of several fixes once, those of what blocks training first.
-
-    One torch is installed: the one for the worst finding. A single fix stays at its finding.
-    """
-    fixes = [each.fix for each in findings if each.fix.commands]
-    if len(fixes) < SEVERAL:
-        return ()
-    commands = dict.fromkeys(command for fix in fixes for command in fix.commands)
-    installing = [each for each in commands if each.startswith(INSTALLS_TORCH)]
-    needed = {need for fix in fixes for need in fix.needs}
-    afterwards = [step for need, step in AFTERWARDS.items() if need in needed][-1:]
-    return (*(each for each in commands if each not in installing[1:]), *afterwards)
 
 
 class Pieces(NamedTuple):
