@@ -20,7 +20,6 @@ if not _is_here(OWN):  # somebody's project: there by `python -m rocsteady`, or 
 
 
 def main() -> None:
-    """Run the command."""
     if sys.argv[1:] == ["--version"]:
         sys.stdout.write(f"rocsteady {__version__}\n")
         return

@@ -26,8 +26,6 @@ class OpenEnum(Enum):
 
 
 class RunOutcome(OpenEnum):
-    """How a run ended."""
-
     NONE = ""  # it has not
     DONE = "done"
     NOT_DONE = "ended, not done"
@@ -310,8 +308,6 @@ class Decision(Value, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class ProbeOutcome(Enum):
-    """What came of trying something."""
-
     OK = "ok"
     WRONG = "wrong numbers"
     EXCEPTION = "exception"
@@ -347,7 +343,6 @@ class Observation(Value, frozen=True, kw_only=True):
 
     @property
     def bad(self) -> bool:
-        """Whether something is wrong here."""
         return self.outcome not in (ProbeOutcome.OK, ProbeOutcome.NOT_RUN)
 
 
@@ -388,8 +383,6 @@ class Sign(Enum):
 
 
 class RankRecord(Value, frozen=True, kw_only=True):
-    """One rank at one moment."""
-
     rank: int
     host: str = ""  # "": this machine
     gpu: str = ""  # "": not known, or none

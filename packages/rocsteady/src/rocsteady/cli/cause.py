@@ -59,8 +59,6 @@ REPRODUCTION, INPUTS = "repro.py", "inputs.pt"
 
 
 class CauseOptions(Value, frozen=True, kw_only=True):
-    """What was asked for on the command line."""
-
     command: tuple[str, ...] = ()
     run: str = ""
     python: str = ""  # another environment, to try the reproduction in

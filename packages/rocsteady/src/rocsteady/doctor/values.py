@@ -28,8 +28,6 @@ AFTERWARDS = {
 
 
 class Finding(Value, frozen=True, kw_only=True):
-    """What the doctor says about a machine."""
-
     rule: str
     severity: Severity
     area: Area = Area.GPU
@@ -116,8 +114,6 @@ class Diagnosis(Value, frozen=True, kw_only=True):
 
 
 class VariableReason(Value, frozen=True, kw_only=True):
-    """One thing that is known of a variable here."""
-
     effect: Effect
     text: str
     rule: str = ""  # the doctor's rule that says so; "" for what the list of variables says
@@ -125,8 +121,6 @@ class VariableReason(Value, frozen=True, kw_only=True):
 
 
 class VariableVerdict(Value, frozen=True, kw_only=True):
-    """What one variable does on a machine."""
-
     name: str
     value: str | None  # None: not kept, for it may be a secret, or only running the file would tell
     place: str  # "line 3" of a file; "" for the environment

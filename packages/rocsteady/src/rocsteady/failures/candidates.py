@@ -141,7 +141,6 @@ class EndRules:
         self._signatures = [it for it in signatures if it.where is Where.EXIT]
 
     def name(self, symptoms: Symptoms) -> list[Candidate]:
-        """Return what the end means; nothing for an ordinary exit code."""
         number, code = symptoms.ended_by, symptoms.exit_code
         seen = f"exit code {code}" if number is None else f"ended by {signal_name(number)}"
         return [
@@ -190,8 +189,6 @@ def _size(pattern: re.Pattern[str], message: str) -> float | None:
 
 
 class Candidates(NamedTuple):
-    """All of them, by where they were found."""
-
     kernel: list[Candidate]
     raised: list[Candidate]
     exceptions: list[Candidate]
@@ -205,8 +202,6 @@ class Candidates(NamedTuple):
 
 
 class TextRules:
-    """Finds candidates by the signatures of texts and exceptions."""
-
     def __init__(self, signatures: Iterable[Signature]) -> None:
         signatures = tuple(signatures)
         self._scanner = Scanner(signatures)
@@ -313,8 +308,6 @@ def _finite_after(log: str, hit: Hit) -> bool:
 
 
 class ExceptionRules:
-    """Names exceptions by the signatures of exceptions and of lines."""
-
     def __init__(self, signatures: Iterable[Signature]) -> None:
         order = {Role.ROOT: 0, Role.CASCADE: 1, Role.CONFIRMATION: 2}
         sure = {Certainty.CERTAIN: 0, Certainty.LIKELY: 1, Certainty.UNKNOWN: 2}

@@ -72,8 +72,6 @@ _WORKERS = re.compile(r"(?i)DataLoader worker|num_workers\W{1,4}[1-9]|in worker\
 
 
 class Classifier:
-    """Names failures by what is known of them."""
-
     def __init__(self, knowledge: FailureKnowledge) -> None:
         self.kinds = knowledge.kinds
         self.reader = TextRules(knowledge.signatures)
@@ -100,7 +98,6 @@ class Classifier:
         return replace(failure, line=line) if line else failure
 
     def component(self, candidate: Candidate) -> Component:
-        """Return what failed in a failure of this kind."""
         return self.kinds[candidate.kind].component
 
     def _failure(self, chosen: Candidate, evidence: _Evidence) -> Failure:

@@ -69,7 +69,6 @@ def fresh_process(situation: Situation) -> Strategy | Refused:
 
 
 def checkpoint_back(situation: Situation) -> Strategy | Refused:
-    """Skip one checkpoint more."""
     if not situation.can_resume:
         return Refused(why=CANNOT_RESUME)
     back = situation.strategy.checkpoints_back + 1

@@ -184,8 +184,6 @@ class _DumpedThread:
 
 
 class _DumpReader:
-    """Takes a text line by line."""
-
     def __init__(self) -> None:
         self._process = 0
         self._threads: list[_DumpedThread] = []

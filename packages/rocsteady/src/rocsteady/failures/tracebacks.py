@@ -61,8 +61,6 @@ _CRASH_FRAME = re.compile(r'\s*File "(?P<file>[^"]+)", line (?P<line>\d+) in (?P
 
 
 class Frame(NamedTuple):
-    """One line of a traceback."""
-
     file: str
     line: int
     function: str

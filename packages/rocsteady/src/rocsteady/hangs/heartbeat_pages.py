@@ -207,7 +207,6 @@ def read_checkpoint(folder: Path, *, late: bool = False) -> CheckpointRead | Non
 
 
 def read_saved(folder: Path) -> SavedFiles:
-    """Return what the processes of a script saved."""
     saved: dict[SavedFile, None] = {}
     failed, unread, limit = "", "", 0
     files = _files(folder, wire.SAVED_SUFFIX, SavedFiles, wire.SAVED_VERSION, APPLIED_LIMIT)

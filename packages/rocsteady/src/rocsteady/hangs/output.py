@@ -112,7 +112,6 @@ class OutputCounter:
 
     @property
     def output(self) -> Output:
-        """What was printed so far."""
         return Output(bytes=self._bytes, lines=self._lines, counters=self._signs, at=self._at)
 
     @property
@@ -243,7 +242,6 @@ def strip_ansi(text: str) -> tuple[str, bool]:
 
 
 def take_apart(text: str) -> PrintedLine:
-    """Find what counts in a line."""
     bar = ("|" in text or "[" in text or not text.isascii()) and bool(_BAR.search(text))
     still = _without_clocks(text if text.isascii() else text.translate(_MOVING))
     numbers = _ANY_NUMBER.findall(still)
@@ -340,7 +338,6 @@ class LogCount:
         self._progress: PrintedProgress | None = None
 
     def feed(self, chunk: bytes) -> None:
-        """Take what was printed."""
         with self._lock:
             self._kept += chunk
             if len(self._kept) > OUTPUT_KEPT:

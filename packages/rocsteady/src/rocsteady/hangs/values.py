@@ -89,8 +89,6 @@ class Blocked(Value, frozen=True, kw_only=True):
 
 
 class ThreadSeen(Value, frozen=True, kw_only=True):
-    """One thread at one moment."""
-
     tid: int
     name: str
     state: str  # as in /proc: R, S, D, T, t, Z
@@ -105,8 +103,6 @@ class ThreadSeen(Value, frozen=True, kw_only=True):
 
 
 class ProcessSeen(Value, frozen=True, kw_only=True):
-    """One process at one moment."""
-
     pid: int
     parent: int
     name: str  # of its command

@@ -34,8 +34,6 @@ FREE, ALIKE = 0.05, 0.03  # of a chance, that is given up for not paying, and fo
 
 
 class Goals(NamedTuple):
-    """What a chain is for."""
-
     left: int  # steps
     due: float | None  # seconds from now
     budget: float | None  # dollars

@@ -63,8 +63,6 @@ class Price(Value, frozen=True, kw_only=True):
 
 
 class Option(Value, frozen=True, kw_only=True):
-    """One option to get a job done."""
-
     number: int = 0  # as it is typed, `run --plan 2`; 0: it is ruled out
     id: str  # "gpu", "gpu+loader-inline", "cpu", "variant-small", "wsl2", "cloud-rtx-4090"
     title: str  # "GPU, no loader processes"
@@ -91,8 +89,6 @@ class Option(Value, frozen=True, kw_only=True):
 
 
 class ChainLink(Value, frozen=True, kw_only=True):
-    """One option of a chain."""
-
     option: int  # its number
     title: str
     strategy: Strategy

@@ -14,8 +14,6 @@ BACKWARD, BATCHES = "backward passes", "batches"
 
 
 class Probe(Value, frozen=True, kw_only=True):
-    """A small experiment."""
-
     name: str
     variant: str = ""
     payload: str  # "module:function" of inside/payloads
@@ -32,7 +30,6 @@ class Probe(Value, frozen=True, kw_only=True):
 
     @property
     def title(self) -> str:
-        """Name and variant."""
         return f"{self.name} {self.variant}".rstrip()
 
 
@@ -181,7 +178,6 @@ PROBES: tuple[Probe, ...] = (
 
 
 def at_level(level: int) -> tuple[Probe, ...]:
-    """Return what is run at a level."""
     return tuple(probe for probe in PROBES if probe.level <= level)
 
 

@@ -78,8 +78,6 @@ class Reproduction(Value, frozen=True, kw_only=True):
 
 
 class Cure(Value, frozen=True, kw_only=True):
-    """A change that was tried."""
-
     experiment: Experiment
     remedy: str = ""  # its name, if it is a workaround
     alone: bool = False  # it was tried on the reproduction

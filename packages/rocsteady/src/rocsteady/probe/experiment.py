@@ -104,8 +104,6 @@ class Try(Value, frozen=True, kw_only=True):
 
 
 class Experiment(Value, frozen=True, kw_only=True):
-    """A setup, and what came of each try."""
-
     setup: Setup = Setup()
     tries: tuple[Try, ...] = ()
 
@@ -136,8 +134,6 @@ class Experiment(Value, frozen=True, kw_only=True):
 
 
 class Limits(Value, frozen=True, kw_only=True):
-    """How long things may take."""
-
     hang_after: float = 60.0  # seconds in one operation
     within: float = 1800.0  # seconds in all
     last_step: int | None = None  # at which the script is known to fail

@@ -34,8 +34,6 @@ def lay_out(folder: Path) -> Path:
 
 
 class PayloadProcess:
-    """One payload in an interpreter of its own."""
-
     def __init__(
         self,
         python: str,

@@ -53,8 +53,6 @@ class Result(Value, frozen=True, kw_only=True):
 
 
 class ProbeRunner:
-    """Runs probes in one interpreter of the user's."""
-
     def __init__(
         self,
         python: str,

@@ -97,8 +97,6 @@ class _InSandbox(Observer):
 
 
 class Sandbox:
-    """Runs over one folder, one after the other; what they wrote is removed in the end."""
-
     def __init__(  # noqa: PLR0913 - what differs from one use to the next
         self,
         folder: Path,

@@ -71,8 +71,6 @@ WAITS_AT_ONCE = 4  # lines of a proof that are shown; of more, the first and the
 
 
 class State(Enum):
-    """How a run is."""
-
     RUNNING = "running"
     INTERRUPTED = "interrupted"  # it has no end, and nobody supervises it
     DONE = "done"
@@ -89,8 +87,6 @@ class Tone(Enum):
 
 
 class Action(Enum):
-    """What a reader should do."""
-
     NOTHING = "nothing"
     WATCH = "watch"
     RESUME = "resume"
@@ -129,8 +125,6 @@ class RunFacts(Value, frozen=True, kw_only=True):
 
 
 class NextStep(Value, frozen=True, kw_only=True):
-    """What the reader should do now."""
-
     action: Action
     text: str
     command: str = ""  # to type, if there is one
@@ -255,8 +249,6 @@ class TroubleGroup(Value, frozen=True, kw_only=True):
 
 
 class Story(Value, frozen=True, kw_only=True):
-    """All that a report of a run says."""
-
     at: float  # when it was made
     record: RunRecord  # what the journal has
     state: State

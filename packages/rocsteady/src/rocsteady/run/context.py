@@ -33,8 +33,6 @@ if TYPE_CHECKING:  # it imports this module
 
 @dataclass(frozen=True, kw_only=True)
 class RunSpec:
-    """What is carried out, and where."""
-
     job: Job
     run: Run
     folder: Path  # the user's

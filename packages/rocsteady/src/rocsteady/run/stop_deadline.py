@@ -39,7 +39,6 @@ class StopDeadline:
         self._before = -1
 
     def start(self) -> None:
-        """Listen from now on."""
         if threading.current_thread() is threading.main_thread():
             reader, self._writer = os.pipe()
             os.set_blocking(self._writer, False)

@@ -11,8 +11,6 @@ def boot_clock() -> float:
 
 
 class Stopwatch:
-    """A moment."""
-
     def __init__(self) -> None:
         self.wall = time.time()
         self._boot = boot_clock()

@@ -93,7 +93,6 @@ class RunScreen:
             self._fancy = self._on_terminal = False
 
     def lines(self, event: Event) -> list[str]:
-        """Return what is printed of an event."""
         line, word = line_of(event), event.kind.value
         if not self._fancy:
             padded = f"{word:<{WORD}} " if word else ""
@@ -106,7 +105,6 @@ class RunScreen:
         return list(_laid_out(line, word, STYLES.get(event.kind, ""), _width(self._stream)))
 
     def text(self, event: Event) -> str:
-        """Return an event as it is kept."""
         line, word = line_of(event), event.kind.value
         facts = f"{word}: {line.facts}" if word else line.facts
         return ". ".join((facts, *map(str, line.advice)))

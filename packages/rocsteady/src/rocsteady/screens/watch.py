@@ -45,8 +45,6 @@ _OF_GPU = re.compile(r"(GPU \d+) (\w+)")
 
 
 class Badge(Enum):
-    """How a run is, as its badge says."""
-
     STARTING = "starting"
     RESUMING = "resuming"
     TRAINING = "training"

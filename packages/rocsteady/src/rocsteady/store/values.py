@@ -30,8 +30,6 @@ from rocsteady.model import (
 
 
 class Run(Value, frozen=True, kw_only=True):
-    """A job being carried out."""
-
     id: int
     name: str
     command: tuple[str, ...]

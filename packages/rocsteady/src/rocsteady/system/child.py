@@ -43,8 +43,6 @@ _abandoned: list[subprocess.Popen[bytes]] = []  # kept, so that nothing tries to
 
 @dataclass(frozen=True, kw_only=True)
 class Start:
-    """What is started, and where its output goes."""
-
     command: Sequence[str]
     environment: Mapping[str, str]
     folder: Path

@@ -30,8 +30,6 @@ class Device(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class Disk(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The file system below a folder."""
-
     total: int  # bytes
     free: int  # bytes that an ordinary user may still take
     filesystem: str  # "ext4", "nfs4"; "" where it is not known
@@ -39,8 +37,6 @@ class Disk(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class User(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Who looks."""
-
     uid: int
     groups: dict[str, str]  # gid to name; the gid again where the name is not known
 

@@ -315,7 +315,6 @@ def read_piece(folder: Path, piece: Piece, section: TensorSlice, target: Any, dt
 
 
 def _fill(stream: io.FileIO, start: int, tensor: Any) -> None:  # noqa: ANN401 - in host memory
-    """Read a tensor from a place in a file."""
     stream.seek(start)
     for place in bytes_of(tensor):
         done = 0

@@ -32,8 +32,6 @@ UNINITIALIZED = frozenset(("empty", "empty_like", "empty_strided", "new_empty", 
 
 
 class Call:
-    """One call of an operator: what it was given, and where it comes from."""
-
     __slots__ = (
         "args",
         "backward",
@@ -126,8 +124,6 @@ def described(value: Any) -> Any:
 
 
 class Watcher:
-    """Looks at the numbers of each operation."""
-
     def before(self, call: Call) -> Any:
         """Return what ``after`` is to have."""
 

@@ -105,7 +105,6 @@ class FailureKnowledge(Value, frozen=True, kw_only=True):
 
 @cache
 def load_failures(data: DataFolder | None = None) -> FailureKnowledge:
-    """Read kinds and signatures."""
     data = data or DataFolder()
     kinds = data.named(
         data.entries(data.document("failures.toml", "failure"), "failure", KnownFailure),
@@ -190,7 +189,6 @@ class KnownMessage(KnowledgeEntry, frozen=True, kw_only=True):
 
 @cache
 def known_messages(data: DataFolder | None = None) -> tuple[KnownMessage, ...]:
-    """Read the table."""
     data = data or DataFolder()
     entries = data.entries(data.document("messages.toml", "message"), "message", KnownMessage)
     return tuple(data.named(entries, "id", _wrong_with).values())

@@ -29,7 +29,6 @@ class CardSpeed(Value, frozen=True, kw_only=True):
 
 
 def load_speeds(data: DataFolder | None = None) -> dict[str, CardSpeed]:
-    """Read the cards by name."""
     data = data or DataFolder()
     sources = data.sources
 
@@ -72,7 +71,6 @@ class Offer(Value, frozen=True, kw_only=True):
 
 
 def load_offers(data: DataFolder | None = None) -> tuple[Offer, ...]:
-    """Read the offers."""
     data = data or DataFolder()
     sources = data.sources
     cards = load_speeds(data)

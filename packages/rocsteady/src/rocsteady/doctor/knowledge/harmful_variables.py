@@ -37,7 +37,6 @@ class Harmful(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 @cache
 def harmful_variables(data: DataFolder | None = None) -> tuple[Harmful, ...]:
-    """Read the table."""
     data = data or DataFolder()
     document = data.document("harmful_variables.toml", "variable")
     return data.listed(data.entries(document, "variable", Harmful))

@@ -63,7 +63,6 @@ class SeenIn(Value, frozen=True, kw_only=True):
 
 @cache
 def load_seen(data: DataFolder | None = None) -> SeenIn:
-    """Read the table."""
     data = data or DataFolder()
     content = data.document("seen_in.toml", "libraries", "names", "texts", "code").content
 

@@ -64,7 +64,6 @@ class OtherOption(Value, frozen=True, kw_only=True):
 
 
 def load_other_options(data: DataFolder | None = None) -> tuple[OtherOption, ...]:
-    """Read the options."""
     data = data or DataFolder()
     sources = data.sources
 

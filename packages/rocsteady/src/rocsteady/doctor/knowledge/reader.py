@@ -93,8 +93,6 @@ AREAS = {
 
 
 class Document(NamedTuple):
-    """One decoded file."""
-
     file: str
     content: dict[str, Any]
 
@@ -108,7 +106,6 @@ class DataFolder:
 
     @cached_property
     def sources(self) -> dict[str, Source]:
-        """The sources that entries name."""
         return self.source_table(self.document("sources.toml", "sources"))
 
     def document(self, path: str | Path, *tables: str) -> Document:
@@ -122,7 +119,6 @@ class DataFolder:
         return Document(path.name, content)
 
     def documents(self, folder: str, table: str) -> Iterator[Document]:
-        """Decode each file of a subfolder."""
         try:
             paths = sorted((self.folder / folder).iterdir())
         except OSError as error:
@@ -173,7 +169,6 @@ class DataFolder:
         entries: Iterable[tuple[str, T]],
         wrong_with: Callable[[T], Problems] = lambda _: (),
     ) -> tuple[T, ...]:
-        """Return the good entries."""
         return tuple(entry for where, entry in entries if self.accepts(where, wrong_with(entry)))
 
     def accepts(self, where: str, wrong: Problems) -> bool:
@@ -184,7 +179,6 @@ class DataFolder:
         return True
 
     def source_table(self, document: Document) -> dict[str, Source]:
-        """Return the sources of a file by name."""
         table = document.content.get("sources", {})
         if not isinstance(table, dict):
             self.ignored.append(f"{document.file}: sources: must be a table")
@@ -278,19 +272,16 @@ class _References:
         yield from blanks(rule.fix)
 
     def wrong_with_variable(self, variable: Variable) -> Problems:
-        """Yield what is wrong with a variable."""
         yield from unsourced(variable.sources, self.sources)
         for other in variable.cancels:
             if other not in self.variables:
                 yield "cancels", f"{other!r} is not in variables.toml"
 
     def wrong_with_product(self, product: Product) -> Problems:
-        """Yield what is wrong with a card."""
         if product.gfx not in self.arches:
             yield "gfx", f"{product.gfx!r} is not an arch of gpus.toml"
 
     def wrong_with_wheel(self, wheel: Wheels) -> Problems:
-        """Yield what is wrong with a release."""
         yield from unsourced(wheel.sources, self.sources)
         if not is_range(wheel.torch):
             yield "torch", f"{wheel.torch!r} is not a version range"

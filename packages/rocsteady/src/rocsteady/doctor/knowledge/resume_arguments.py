@@ -37,7 +37,6 @@ def _is_torchrun(command: Sequence[str]) -> bool:
 
 @cache
 def load_arguments(data: DataFolder | None = None) -> tuple[ResumeArgument, ...]:
-    """Read the table."""
     data = data or DataFolder()
     document = data.document("resume_arguments.toml", "argument")
     return data.listed(data.entries(document, "argument", ResumeArgument))

@@ -113,7 +113,6 @@ def problems(
     families: Collection[str],
     field: str = "when",
 ) -> Iterator[tuple[str, str]]:
-    """Yield what is wrong: the field, and a sentence."""
     groups = [name for name in GROUPS if getattr(condition, name) is not None]
     operators = [name for name in OPERATORS if getattr(condition, name) is not None]
     heads = [*groups, *(head for head in ("check", "fact") if getattr(condition, head) is not None)]

@@ -64,7 +64,6 @@ def trainer_of(command: Sequence[str], folder: Path) -> Trainer | None:
 
 
 def library_of(script: str) -> Trainer | None:
-    """Return the known library that the text of a script imports."""
     for trainer in load_trainers():
         names = "|".join(map(re.escape, trainer.imports))
         imported = rf"(?m)^[ \t]*(?:from|import)[ \t]+(?:{names})\b"
@@ -95,7 +94,6 @@ def _has(path: Path, mark: str) -> bool:
 
 @cache
 def load_trainers(data: DataFolder | None = None) -> tuple[Trainer, ...]:
-    """Read the table."""
     data = data or DataFolder()
     document = data.document("trainers.toml", "trainer")
     return data.listed(data.entries(document, "trainer", Trainer), _wrong_with)

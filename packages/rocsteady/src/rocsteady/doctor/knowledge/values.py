@@ -89,8 +89,6 @@ class KnowledgeEntry(Value, frozen=True, kw_only=True):
 
 
 class Step(Value, frozen=True, kw_only=True):
-    """One thing to do."""
-
     text: str
     commands: tuple[str, ...] = ()
     windows: tuple[str, ...] = ()  # what to type in PowerShell instead, where that differs

@@ -47,8 +47,6 @@ class WaitLoop(FramePattern, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 class Signs(Value, frozen=True, kw_only=True):
-    """The whole table."""
-
     devices: tuple[FramePattern, ...]
     helpers: tuple[FramePattern, ...]
     collectives: tuple[FramePattern, ...]
@@ -124,7 +122,6 @@ def _innermost_but_for_python(frames: Sequence[str]) -> int:
 
 
 def load_waits(data: DataFolder | None = None) -> WaitKnowledge:
-    """Read the table."""
     data = data or DataFolder()
     document = data.document("waits.toml", "device", "helper", "collective", "person", "loop")
 

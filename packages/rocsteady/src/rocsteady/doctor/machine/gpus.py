@@ -88,8 +88,6 @@ class PciGpu(Value, frozen=True, kw_only=True):
 
 
 class GpuSurvey(Value, frozen=True, kw_only=True):
-    """What one look found."""
-
     driver_answers: bool  # KFD publishes its topology
     gpus: tuple[Gpu, ...] = ()
     withheld_nodes: tuple[int, ...] = ()

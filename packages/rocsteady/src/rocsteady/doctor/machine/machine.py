@@ -40,8 +40,6 @@ VERSION = 1
 
 
 class Machine(Value, frozen=True, kw_only=True):
-    """What a computer is."""
-
     version: int = VERSION
     system: System
     driver: Driver
@@ -135,5 +133,4 @@ def _read(line: str) -> dict[str, str]:
 
 
 def examined(knowledge: Knowledge) -> Machine:
-    """Examine this machine."""
     return examine(DiskRoot(), knowledge.variables)[0]

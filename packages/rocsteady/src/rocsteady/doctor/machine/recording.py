@@ -74,8 +74,6 @@ class RecordedPath(
 
 
 class Recording(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What was read of one machine."""
-
     version: int
     note: str
     platform: str

@@ -26,8 +26,6 @@ MAX_FOLDERS = 32  # of LD_LIBRARY_PATH
 
 
 class RocmInstall(Value, frozen=True, kw_only=True):
-    """One ROCm on the disk."""
-
     path: str
     version: str
 

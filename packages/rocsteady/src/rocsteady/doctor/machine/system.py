@@ -27,8 +27,6 @@ class Driver(Value, frozen=True, kw_only=True):
 
 
 class System(Value, frozen=True, kw_only=True):
-    """What runs on this computer."""
-
     os: str  # "linux" or "windows"
     distribution: str
     kernel: str
@@ -218,8 +216,6 @@ _OF_ONE_NODE = re.compile(r"_\d+$")  # HSA_OVERRIDE_GFX_VERSION_1 is for node 1 
 
 
 class SetVariable(Value, frozen=True, kw_only=True):
-    """A variable and its value."""
-
     name: str
     value: str | None  # None: not on the list, so not kept
 

@@ -92,8 +92,6 @@ _FAMILY_IMAGE = re.compile(r"gfx\d+xx")  # AOTriton's name for a whole family
 
 
 class TorchBuild(Value, frozen=True, kw_only=True):
-    """One installed torch."""
-
     folder: str
     version: str
     build: str  # "rocm", "cuda" or "cpu"

@@ -76,7 +76,6 @@ class Pulse(Value, frozen=True, kw_only=True):
 def begin(
     at: float, boot: float, learned: PhaseHistory | None = None, *, apart: bool = False
 ) -> Pulse:
-    """Begin to watch an attempt."""
     return Pulse(
         at=at,
         ahead=boot - at,

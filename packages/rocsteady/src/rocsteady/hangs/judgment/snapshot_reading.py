@@ -40,8 +40,6 @@ GROWTH_RATE = 1 << 20  # bytes of memory a second
 
 
 class Reading(Value, frozen=True, kw_only=True):
-    """What is known after a snapshot."""
-
     at: float
     activity: Activity
     moves: (

@@ -10,8 +10,6 @@ from rocsteady.model import Blame, RankRecord, RunState, Value
 
 
 class Verdict(Value, frozen=True, kw_only=True):
-    """What the pulse says at one moment."""
-
     condition: RunState
     why: str  # one clause, for a person: "no step for 9 s (at most 0.9 s in this phase so far)"
     quiet: float  # seconds since the last sign of progress

@@ -39,7 +39,6 @@ def is_frozen(pid: int, root: Path = ROOT) -> bool:
 
 
 def read(path: Path) -> str:
-    """Return the text of a small file; "" if there is none for us."""
     try:
         return path.read_text()
     except (OSError, UnicodeDecodeError):

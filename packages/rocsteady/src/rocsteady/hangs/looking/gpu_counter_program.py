@@ -22,7 +22,6 @@ WHOLE = {
 
 
 def number(path: Path) -> int | None:
-    """Return the number in a file, if there is one."""
     try:
         return int(path.read_text().strip())
     except (OSError, ValueError):
@@ -30,7 +29,6 @@ def number(path: Path) -> int | None:
 
 
 def word(path: Path) -> str:
-    """Return the text of a small file."""
     try:
         return path.read_text().strip()
     except (OSError, UnicodeDecodeError):
@@ -38,7 +36,6 @@ def word(path: Path) -> str:
 
 
 def reading(device: Path) -> dict[str, object]:
-    """Read everything that is there."""
     found: dict[str, object] = {
         name: value for name, file in WHOLE.items() if (value := number(device / file)) is not None
     }

@@ -52,8 +52,6 @@ class GpuReading(Value, frozen=True, kw_only=True):
 
 
 class GpuCounters(Value, frozen=True, kw_only=True):
-    """One GPU, and what it answered."""
-
     card: str
     pci_address: str
     asleep: bool

@@ -43,7 +43,6 @@ class MemoryUse(Value, frozen=True, kw_only=True):
 
 
 def read_memory(pids: Iterable[int], root: Path = ROOT) -> MemoryUse:
-    """Read what the kernel tells; what it does not tell is left out."""
     wanted = tuple(pids)
     shared_total, shared_free = _shared(root)
     return MemoryUse(

@@ -326,7 +326,6 @@ class KeptStacks:
         return all(self._holds(process.pid, thread) for thread in threads)
 
     def of(self, pids: Iterable[int]) -> Stacks:
-        """Return what was read of these processes."""
         return Stacks(
             threads={
                 pid: tuple(read.stack for read in self._read.get(pid, {}).values() if read.stack)

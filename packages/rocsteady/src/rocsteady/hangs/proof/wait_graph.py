@@ -85,8 +85,6 @@ def wait_set(
 
 
 class _ThreadActivity(NamedTuple):
-    """What was found out about one thread."""
-
     activity: Activity
     enders: Iterable[Key] = ()
     until: float | None = None

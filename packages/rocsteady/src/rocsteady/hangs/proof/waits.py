@@ -74,7 +74,6 @@ class Waits:
         self._mapped: dict[tuple[bytes, str], tuple[str, frozenset[int]]] = {}
 
     def of(self, pid: int, tid: int, state: str) -> Decoded:
-        """Return what one thread waits for."""
         folder = f"{procfs.PROC}/{pid}/task/{tid}"
         if state in _BY_STATE:
             return UNKNOWN if state == "t" and _is_being_read(folder) else _BY_STATE[state]
@@ -239,7 +238,6 @@ class Waits:
         return [self._at(pid, target, writing=False, depth=depth + 1) for target in targets]
 
     def _at(self, pid: int, number: int, *, writing: bool, depth: int = 0) -> Decoded:  # noqa: PLR0911 - one a kind
-        """Decode a wait for one descriptor."""
         kind = self._descriptors.kind(pid, number)
         if kind.startswith("pipe:"):
             return self._held(pid, kind, self._descriptors.pipe_holders(kind, reading=writing))

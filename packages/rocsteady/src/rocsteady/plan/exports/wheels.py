@@ -24,7 +24,6 @@ WHEEL = "Wheel-Version: 1.0\nGenerator: rocsteady\nRoot-Is-Purelib: true\nTag: p
 
 
 def wheels() -> dict[str, bytes]:
-    """Return each wheel by its name."""
     return dict(map(_wheel, PACKAGES))
 
 

@@ -35,7 +35,6 @@ class Gauges:
         self._has_gpus = AMD in vendors
 
     def read(self, now: float, pids: Callable[[], Iterable[int]]) -> dict[str, float]:
-        """Return what was measured since the last time."""
         measured, self._gpus = self._gpus, {}
         loss = self._take_loss()
         if loss is not None:

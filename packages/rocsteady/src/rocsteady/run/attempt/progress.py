@@ -71,7 +71,6 @@ class StepTimes:
         self._is_earlier = True  # nothing was added since
 
     def add(self, at: float, step: int) -> None:
-        """Take a look into account."""
         self._latest, self._is_earlier = step, False
         if self._at and at < self._at[-1] - SET_BACK:  # what was before it cannot be compared
             self._at.clear()

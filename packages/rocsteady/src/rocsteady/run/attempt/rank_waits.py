@@ -29,8 +29,6 @@ class RankWaits(Value, frozen=True, kw_only=True):
 
 
 class RankWaitsFile:
-    """Writes what is new."""
-
     def __init__(self, pages: Path | None) -> None:
         self._path = None if pages is None else pages.parent / NAME
         self._written = RankWaits()

@@ -151,13 +151,11 @@ class RefusedSettings:
         self._said: set[str] = set()
 
     def poll(self, now: float) -> None:
-        """Announce what is new, now and then."""
         if now >= self._due:
             self._due = now + REFUSALS_POLL_INTERVAL
             self.say()
 
     def say(self) -> None:
-        """Announce what is new."""
         for each in read_applied(self._pages) if self._pages else ():
             if each.outcome is SettingOutcome.REFUSED and each.setting not in self._said:
                 self._said.add(each.setting)

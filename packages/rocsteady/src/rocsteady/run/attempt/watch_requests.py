@@ -100,7 +100,6 @@ class RequestedActions:
         return self._pause is not None
 
     def act(self, child: AttemptProcesses) -> None:
-        """Do what was asked since the last tick."""
         wanted = take_request(self._context.spec.records)
         if self._pause is not None:
             interrupted = len(child.interrupts) > self._interrupts  # which it must hear

@@ -23,8 +23,6 @@ MODELS = frozenset(_MODELS.split())
 
 
 class BackedUpFiles(Value, frozen=True, kw_only=True):
-    """What was copied."""
-
     folder: str
     files: int
     names: tuple[str, ...] = ()  # from the folder that they were copied from

@@ -55,8 +55,6 @@ MAX_OUTSIDE = 5  # folders outside of the run's own in which checkpoints are loo
 
 
 class StartsAt(Enum):
-    """Where the next attempt begins."""
-
     CHECKPOINT = "at a checkpoint"
     NONE_YET = "at the beginning, since there is no checkpoint yet"
     BY_ITSELF = "where the script resumes on its own"
@@ -361,7 +359,6 @@ class Checkpoints:
 
     @property
     def beginning(self) -> StartsAt:
-        """Where the next attempt begins."""
         if self._not_seen is not None:
             return StartsAt.CHECKPOINT
         if self.job.resume is None:

@@ -295,13 +295,11 @@ class Program:
             node = parent
 
     def where(self, node: ast.AST) -> str:
-        """Name the file and the line of a node."""
         root = next((each for each in self.above(node) if each in self._files), None)
         return f"{self._files[root] if root else ''}:{getattr(node, 'lineno', 0)}"
 
     @cached_property
     def calls(self) -> list[ast.Call]:
-        """Every call."""
         return [node for node in self.nodes if isinstance(node, ast.Call)]
 
     @cached_property
@@ -317,11 +315,9 @@ class Program:
         return found
 
     def function_of(self, node: ast.AST) -> ast.FunctionDef | None:
-        """Return the function that a node is in."""
         return next((each for each in self.above(node) if isinstance(each, ast.FunctionDef)), None)
 
     def calls_of(self, function: ast.FunctionDef | None) -> list[ast.Call]:
-        """Return where a function is called."""
         if function is None:
             return []
         names = {name for name, found in self.functions.items() if function in found}

@@ -184,7 +184,6 @@ def declares_option(call: ast.Call) -> bool:
 
 
 def option_of(call: ast.Call) -> ScriptOption:
-    """Return the option that a call declares."""
     keywords = {key.arg: key.value for key in call.keywords}
     default, type_, action = keywords.get("default"), keywords.get("type"), keywords.get("action")
     action_name = _last_name(action) or str(getattr(action, "value", ""))

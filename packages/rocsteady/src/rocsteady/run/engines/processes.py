@@ -49,7 +49,6 @@ class AttemptProcesses(Protocol):
         return {}
 
     def pass_on(self, number: signal.Signals) -> None:
-        """Send a signal on."""
         del number
 
     def at_prompt(self) -> bool:
@@ -64,7 +63,6 @@ class AttemptProcesses(Protocol):
         """Stop them, and not ourselves."""
 
     def end_pause(self) -> None:
-        """Continue what was paused."""
         return
 
     def is_stopped(self) -> bool:

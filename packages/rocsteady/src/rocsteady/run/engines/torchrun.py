@@ -63,7 +63,6 @@ class AgentLink:
         return self._socket.fileno()
 
     def listen(self) -> None:
-        """Take in what was said."""
         with contextlib.suppress(BlockingIOError):
             try:
                 while received := self._socket.recv(65536):
@@ -75,7 +74,6 @@ class AgentLink:
         self.messages += [msgspec.json.decode(line, type=AgentMessage) for line in lines]
 
     def tell(self, **message: object) -> None:
-        """Send one message."""
         self._socket.settimeout(SEND_WITHIN)
         with contextlib.suppress(OSError):
             text = json.dumps(message, default=msgspec.to_builtins)  # names may not be UTF-8
@@ -161,7 +159,6 @@ class RankFamily:
         self._family = Family(agent, run_id)
 
     def members(self) -> dict[int, keeper.ProcessSnapshot]:
-        """Look once."""
         everyone = keeper.all_processes()
         ours = keeper.descendants(os.getpid(), everyone)
         return {pid: seen for pid, seen in self._family.among(everyone).items() if pid not in ours}
@@ -188,7 +185,6 @@ class RankGroup(AttemptProcesses):
         self._exit: Exit | None = None
 
     def wait(self, timeout: float | None = None) -> Exit | None:
-        """Wait for the end of the generation, at most so many seconds."""
         deadline = time.monotonic() + (timeout or 0.0)
         while self._exit is None:
             self._look(max(0.0, min(RANKS_POLL_EVERY, deadline - time.monotonic())))
@@ -197,7 +193,6 @@ class RankGroup(AttemptProcesses):
         return self._exit
 
     def tree(self) -> tuple[int, ...]:
-        """Return every living process of the ranks."""
         return tuple(self._family.members())
 
     def stop(

@@ -95,8 +95,6 @@ class Stage(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class Job(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What the user wants done."""
-
     command: tuple[str, ...]
     name: str | None = None
     total: Total | None = None

@@ -58,7 +58,6 @@ class Restart:
         beginning: StartsAt,
         cleared: Callable[[], bool],  # what is waited for
     ) -> None:
-        """Get ready for the next attempt."""
         nothing_made = bool(end.heartbeats) and not end.last_step
         if decision.next is Next.AGAIN_FROM_SCRATCH:
             self._back_up(number)

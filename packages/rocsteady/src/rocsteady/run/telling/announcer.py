@@ -100,7 +100,6 @@ class Announcer:
             self._output_buffer.flush(READER_WAIT)
 
     def close(self) -> None:
-        """Print what is left."""
         if self._output_buffer is not None:
             self._output_buffer.close(READER_WAIT)
             self._output_buffer = None

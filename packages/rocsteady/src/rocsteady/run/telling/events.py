@@ -14,8 +14,6 @@ from rocsteady.run.checkpoints.resume_detection import ResumeMethod
 
 
 class Event(Value, frozen=True, kw_only=True):
-    """Something that happened in a run."""
-
     about: ClassVar[RunEvent] = RunEvent.NOTE
 
     @property

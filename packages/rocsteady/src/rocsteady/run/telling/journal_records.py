@@ -82,7 +82,6 @@ class JournalRecords:
         self.history.add(event)
 
     def begin(self, number: int, strategy: Strategy) -> AttemptRecord:
-        """Write down that an attempt starts."""
         row = AttemptRecord(
             run=self._run.id,
             number=number,
@@ -136,7 +135,6 @@ class JournalRecords:
             self._memory.learn(self._script, machine_fingerprint(), end.learned)
 
     def failed(self, number: int, failure: Failure, evidence: str) -> None:
-        """Write down why it ended."""
         self._record(
             NamedFailure(
                 run=self._run.id,
@@ -148,7 +146,6 @@ class JournalRecords:
         )
 
     def decided(self, number: int, decision: Decision) -> None:
-        """Write down what comes next, and why."""
         self._record(
             DecisionRecord(run=self._run.id, attempt=number, decision=decision, at=time.time())
         )

@@ -187,7 +187,6 @@ def redacted(notice: Notice) -> Notice:
 
 
 def sample_notice() -> Notice:
-    """Return what a test sends."""
     return Notice(
         event=NotifyEvent.END,
         cause="test",

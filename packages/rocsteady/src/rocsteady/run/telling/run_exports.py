@@ -136,7 +136,6 @@ class RunExports(Observer):
         self._due = 0.0
 
     def close(self, say: Callable[[str], None]) -> None:
-        """Write the end of the run."""
         with contextlib.suppress(RocsteadyError):
             self._journal.flush()
         self._write(say)
