@@ -22,10 +22,12 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from rocsteady.probe.catalog import PROBES, Probe, at_level, estimate
+from rocsteady.probe.guard import Guard
 from rocsteady.probe.processes import lay_out
 from rocsteady.probe.runner import ProbeRunner
 from rocsteady.store.journal import Journal
 from rocsteady.store.location import find_place
+from rocsteady.store.machine_history import Memory
 
 WANTED = 1.3  # times the bare payloads
 TRIES = {  # for about half a second each
@@ -88,12 +90,14 @@ def runner(python: str) -> Iterator[ProbeRunner]:
     """Give a runner with a journal of its own."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        journal = Journal(find_place(folder, state=folder / "state"))
-        made = ProbeRunner(python, folder=folder, journal=journal, environment=dict(os.environ))
+        place = find_place(folder, state=folder / "state")
+        guard = Guard(Journal(place), Memory(place))
+        made = ProbeRunner(python, folder=folder, guard=guard, environment=dict(os.environ))
         try:
             yield made
         finally:
-            journal.close()
+            guard.journal.close()
+            guard.memory.close()
 
 
 def isolated(made: ProbeRunner, probes: Sequence[Probe], tries: dict[str, int]) -> float:

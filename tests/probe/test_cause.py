@@ -14,7 +14,7 @@ from rocsteady.failures.situation import Refused
 from rocsteady.model import CAUSE, Observation, ProbeOutcome, Strategy
 from rocsteady.probe.builds import is_build
 from rocsteady.probe.cause import Cause, Cure, Reproduction, Search, requested
-from rocsteady.probe.experiment import Experiment, Guard, Limits, Setup, Try
+from rocsteady.probe.experiment import Experiment, Limits, Setup, Try, TryGuard
 from rocsteady.probe.operations import Operation
 from rocsteady.screens.cause import command_with, render_cause
 from rocsteady.store.journal import Journal
@@ -41,7 +41,7 @@ class Tries:
     def __init__(self, folder: Path, **outcomes: list[ProbeOutcome]) -> None:
         self.outcomes, self.kept, self.journal = outcomes, folder, None
         self.limits, self.left = Limits(), 1000.0
-        self.guard = SimpleNamespace(stopped="", remember=lambda *_: None)
+        self.guard = SimpleNamespace(stopped="", keep=lambda *_: None)
         self.orders: list[tuple[str, str, int | None]] = []
 
     def attempt(
@@ -129,15 +129,16 @@ def test_nothing_is_begun_that_the_time_does_not_suffice_for(tmp_path: Path) -> 
     assert cause.stopped
 
 
-def guard(place: Path, **known: Any) -> Guard:  # noqa: ANN401
+def guard(place: Path, **known: Any) -> TryGuard:  # noqa: ANN401
     here = find_place(place)
-    return Guard(Journal(here), Memory(here), ("python", "train.py"), software="torch 2", **known)
+    journal, memory = Journal(here), Memory(here)
+    return TryGuard(journal, memory, ("python", "train.py"), software="torch 2", **known)
 
 
 def test_what_took_the_machine_down_is_not_tried_again_unasked(tmp_path: Path) -> None:
     first = guard(tmp_path)
     down = Try(outcome=ProbeOutcome.WENT_DOWN, seconds=1.0)
-    first.remember(Experiment(setup=Setup(name="A=1"), tries=(ended(OK),)), "script", "")
+    first.keep(Experiment(setup=Setup(name="A=1"), tries=(ended(OK),)), "script", "")
     tried: list[str] = []
 
     def attempt() -> Try:
@@ -145,18 +146,17 @@ def test_what_took_the_machine_down_is_not_tried_again_unasked(tmp_path: Path) -
         return ended(OK)
 
     assert first.carry_out("script", Setup(name="A=1"), attempt).outcome is OK
-    first._memory.observed(
-        first._journal.here.machine,
+    first.remember(
         Observation(
             probe=CAUSE,
-            variant=first._variant("script", Setup(name="A=1")),
+            variant=first.variant("script", Setup(name="A=1")),
             outcome=down.outcome,
             tries=0,
             seconds=0.0,
             at=time.time() + 1,
         ),
     )
-    first._memory.flush()
+    first.memory.flush()
     refused = first.carry_out("script", Setup(name="A=1"), attempt)
     again = guard(tmp_path, again=True).carry_out("script", Setup(name="A=1"), attempt)
 
@@ -170,13 +170,13 @@ def test_the_intent_is_on_the_disk_while_it_is_tried_and_settled_after(tmp_path:
     seen: list[int] = []
 
     def attempt() -> Try:
-        seen.append(len(here._journal.unfinished()))
+        seen.append(len(here.journal.unfinished()))
         return ended(HANG)
 
     here.carry_out("script", Setup(), attempt)
 
     assert seen == [1]
-    assert here._journal.unfinished() == ()
+    assert here.journal.unfinished() == ()
 
 
 @pytest.mark.parametrize(

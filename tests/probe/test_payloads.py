@@ -12,11 +12,12 @@ import msgspec
 import pytest
 
 from rocsteady.model import Observation, ProbeOutcome
-from rocsteady.probe import processes
 from rocsteady.probe.catalog import PROBES, Probe
+from rocsteady.probe.guard import Guard
 from rocsteady.probe.runner import ProbeRunner
 from rocsteady.store.journal import Journal
 from rocsteady.store.location import find_place
+from rocsteady.store.machine_history import Memory
 
 pytestmark = pytest.mark.slow
 
@@ -39,7 +40,8 @@ def make_runner(tmp_path: Path, torch_python: str) -> Iterator[MakeRunner]:
     project, folder = tmp_path / "project", tmp_path / "probes"
     project.mkdir()
     folder.mkdir()
-    journal = Journal(find_place(project, state=tmp_path / "state"))
+    place = find_place(project, state=tmp_path / "state")
+    guard = Guard(Journal(place), Memory(place))
     before = shared()
 
     def make(fault: str = "") -> ProbeRunner:
@@ -50,12 +52,13 @@ def make_runner(tmp_path: Path, torch_python: str) -> Iterator[MakeRunner]:
                 "FAULTY": fault,
                 "FAULTY_COUNT": str(tmp_path / "count"),
             }
-        return ProbeRunner(torch_python, folder=folder, journal=journal, environment=environment)
+        return ProbeRunner(torch_python, folder=folder, guard=guard, environment=environment)
 
     try:
         yield make
     finally:
-        journal.close()
+        guard.journal.close()
+        guard.memory.close()
     left = shared() - before
     deadline = time.monotonic() + 10.0
     while (alive() or left & shared()) and time.monotonic() < deadline:
@@ -174,7 +177,7 @@ def test_one_that_cannot_be_killed_is_told_and_the_others_still_run(
     runner = make_runner("hang_in_flash_backward")
 
     with monkeypatch.context() as patched:  # no signal arrives, as in a wait in the kernel
-        patched.setattr(processes.PayloadProcess, "kill", lambda _: False)
+        patched.setattr("rocsteady.probe.runner.kill_isolated", lambda _: False)
         found = tried(runner, "attention-backward flash", patience=3.0, first=15.0)
     other = tried(runner, "attention-backward math")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 from collections.abc import Iterator
@@ -13,6 +14,7 @@ from msgspec.structs import replace
 
 from rocsteady.model import IntentKind, Observation, ProbeOutcome
 from rocsteady.probe.catalog import Probe
+from rocsteady.probe.guard import Guard
 from rocsteady.probe.runner import ProbeRunner
 from rocsteady.probe.suite import (
     MAX_EVIDENCE,
@@ -23,8 +25,6 @@ from rocsteady.probe.suite import (
     keep_evidence,
     newest,
     plan,
-    recover,
-    release_probe,
     unknown_names,
     without_risks,
 )
@@ -85,16 +85,16 @@ def memory(place: Place) -> Iterator[Memory]:
 
 
 @pytest.fixture
-def runner(place: Place, tmp_path: Path) -> Iterator[ProbeRunner]:
+def runner(place: Place, memory: Memory, tmp_path: Path) -> Iterator[ProbeRunner]:
     """Give a runner without torch; a folder ``fake`` in its path may hold one."""
-    scratch, journal = tmp_path / "scratch", Journal(place)
+    scratch = tmp_path / "scratch"
     scratch.mkdir()
+    journal = Journal(place, here=Identity(machine="m", boot_id="b1", process="1:2:3"))
     runner = ProbeRunner(
         sys.executable,
         folder=scratch,
-        journal=journal,
+        guard=Guard(journal, memory, SOFTWARE),
         environment={**os.environ, "PYTHONPATH": str(tmp_path / "fake")},
-        software=SOFTWARE,
     )
     yield runner
     journal.close()
@@ -194,17 +194,20 @@ def test_a_probe_that_was_under_way_at_another_boot_took_the_machine_down(
     before.close()
     journal = Journal(place, here=Identity(machine="m", boot_id="b2", process="1:2:4"))
 
-    (found,) = recover(journal, memory, SOFTWARE)
-    memory.flush()
+    guard, told_of = Guard(journal, memory, SOFTWARE), list[str]()
+    guard.recover(told_of.append)
+    (found,) = guard.observations()
 
     assert (found.probe, found.variant, found.outcome) == (
         "attention-backward",
         "flash",
         ProbeOutcome.WENT_DOWN,
     )
-    assert memory.observations("m") == (found,)
     assert memory.has_crashed("m")
-    assert recover(journal, memory, SOFTWARE) == ()
+    guard.recover(told_of.append)
+    assert ["the machine went down during attention-backward flash" in it for it in told_of] == [
+        True
+    ]
     journal.close()
 
 
@@ -212,12 +215,13 @@ def test_a_probe_that_was_killed_or_interrupted_took_nothing_down(
     place: Place, memory: Memory
 ) -> None:
     journal = Journal(place)
-    journal.intend(IntentKind.PROBE, '{"probe":"import"}')
+    guard = Guard(journal, memory, SOFTWARE)
+    with contextlib.suppress(KeyboardInterrupt), guard.trying("import", ""):
+        guard.recover(pytest.fail)
+        assert len(journal.unfinished()) == 1  # under way
+        raise KeyboardInterrupt
 
-    assert recover(journal, memory, SOFTWARE) == ()
-    assert len(journal.unfinished()) == 1  # under way
-    release_probe(journal)
-
+    assert guard.observations() == ()
     assert journal.unfinished() == ()
     journal.close()
 
@@ -225,7 +229,7 @@ def test_a_probe_that_was_killed_or_interrupted_took_nothing_down(
 def test_a_bad_probe_is_remembered_with_its_evidence_and_nothing_else_is_left(
     runner: ProbeRunner, memory: Memory, tmp_path: Path
 ) -> None:
-    suite = Suite(runner, memory, "m", tmp_path / "kept")
+    suite = Suite(runner, tmp_path / "kept")
     planned = Planned(probe=PROBES[0], tries=1, seconds=20.0, about=1.0)  # there is no torch here
 
     observation = suite.run(planned)
@@ -263,11 +267,9 @@ raise ImportError("it was slow, and is here")
 
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="other systems do not tell who waits")
-def test_what_has_no_processor_is_not_called_hung(
-    runner: ProbeRunner, memory: Memory, tmp_path: Path
-) -> None:
+def test_what_has_no_processor_is_not_called_hung(runner: ProbeRunner, tmp_path: Path) -> None:
     fake_torch(tmp_path, STARVED)
-    suite = Suite(runner, memory, "m", tmp_path / "kept")
+    suite = Suite(runner, tmp_path / "kept")
     slow = replace(PROBES[0], first=3.0, patience=3.0)
 
     observation = suite.run(Planned(probe=slow, tries=1, seconds=20.0, about=1.0))
@@ -284,7 +286,7 @@ def test_what_hangs_is_ended_and_where_it_hung_is_kept(
     runner: ProbeRunner, memory: Memory, tmp_path: Path
 ) -> None:
     fake_torch(tmp_path, "import time\ntime.sleep(600)\n")
-    suite = Suite(runner, memory, "m", tmp_path / "kept")
+    suite = Suite(runner, tmp_path / "kept")
     hanging = replace(PROBES[0], first=1.0, patience=1.0)
 
     observation = suite.run(Planned(probe=hanging, tries=1, seconds=20.0, about=1.0))

@@ -388,7 +388,7 @@ def _drill(result: DrillResult) -> None:
 
 def _probes() -> None:
     width, colour = layout(sys.stdout)
-    column = title_column(each.title for each in PROBES)
+    column = title_column(each.observation.title for each in PROBES)
     for each in PROBES:
         show(render_probe(each, column=column, width=width, colour=colour))
     show("\n".join(conclusion(PROBES)) + "\n")

@@ -18,7 +18,7 @@ from rocsteady.screens.probe import (
 
 
 def shown(*lines: ProbeLine) -> str:
-    column = title_column(each.title for each in lines)
+    column = title_column(each.observation.title for each in lines)
     return "".join(render_probe(each, column=column, width=80, colour=False) for each in lines)
 
 

@@ -342,6 +342,10 @@ class Observation(Value, frozen=True, kw_only=True):
     at: float = 0.0  # by the wall clock
 
     @property
+    def title(self) -> str:
+        return f"{self.probe} {self.variant}".rstrip()
+
+    @property
     def bad(self) -> bool:
         return self.outcome not in (ProbeOutcome.OK, ProbeOutcome.NOT_RUN)
 

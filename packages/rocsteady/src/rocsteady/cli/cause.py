@@ -25,8 +25,7 @@ from rocsteady.hangs.looking.kernel_log import read_kernel_log
 from rocsteady.model import Value
 from rocsteady.probe.builds import environment_of, interpreter_of, make_environment
 from rocsteady.probe.cause import Cause, Search, requested
-from rocsteady.probe.experiment import Guard, Limits, ScriptTries, Setup
-from rocsteady.probe.suite import recover, release_probe
+from rocsteady.probe.experiment import Limits, ScriptTries, Setup, TryGuard
 from rocsteady.run.attempt.symptoms import KERNEL_WITHIN
 from rocsteady.run.context import Services
 from rocsteady.run.job.values import Job, Resume
@@ -100,27 +99,23 @@ def find_cause(options: CauseOptions) -> int:
     place = find_journal_place(state_folder() / "probes")
     memory, journal = Memory(place), Journal(place)
     software, since = software_of(here), time.time()
+    guard = TryGuard(
+        journal,
+        memory,
+        job.command,
+        software=software,
+        screens=here.gpus.screens,
+        again=options.again,
+    )
     try:
-        for seen in recover(journal, memory, software):
-            tell(f"rocsteady: the machine went down during {seen.probe} {seen.variant}.")
-        guard = Guard(
-            journal,
-            memory,
-            job.command,
-            software=software,
-            screens=here.gpus.screens,
-            again=options.again,
-        )
-        with ScriptTries(folder, job, limits, guard, tell) as tries:
-            cause = _searched(tries, job, python, setups, options)
-            target = _keep(cause, tries)
+        with guard:
+            guard.recover(tell)
+            with ScriptTries(folder, job, limits, guard, tell) as tries:
+                cause = _searched(tries, job, python, setups, options)
+                target = _keep(cause, tries)
     except KeyboardInterrupt:
         tell("rocsteady: interrupted.")
         return INTERRUPTED
-    finally:
-        release_probe(journal)
-        journal.close()
-        memory.close()
     cause = msgspec.structs.replace(
         cause, software=software, seconds=time.time() - since, changed=tries.changes
     )

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import os
 import shutil
-import signal
 import sys
 import tempfile
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
@@ -24,6 +22,7 @@ from rocsteady.errors import ExaminationError, NotRecordedError
 from rocsteady.exit_codes import INTERRUPTED
 from rocsteady.model import Observation, ProbeOutcome
 from rocsteady.probe.catalog import PROBES
+from rocsteady.probe.guard import Guard
 from rocsteady.probe.runner import ProbeRunner
 from rocsteady.probe.suite import (
     LEVEL_NAMES,
@@ -33,8 +32,6 @@ from rocsteady.probe.suite import (
     line_of,
     newest,
     plan,
-    recover,
-    release_probe,
     unknown_names,
     without_risks,
 )
@@ -177,30 +174,28 @@ def command(  # noqa: PLR0913 - one argument an option
         return
     interpreter = _interpreter(root, machine)
     place = find_journal_place(state_folder() / "probes")
-    memory, journal = Memory(place), Journal(place)
-    with _ended_properly(memory, journal), _scratch(place.folder, journal) as folder:
+    guard = Guard(Journal(place), Memory(place), software)
+    with guard, _scratch(place.folder, guard.journal) as folder:
         if machine.python and machine.python.chosen == OF_FOLDER:
             _ask_about(interpreter, yes=yes)
-        _tell_takedowns(recover(journal, memory, software))
-        memory.flush()
-        here = journal.here.machine
-        down, seen = memory.has_crashed(here), memory.observations(here)
+        guard.recover(tell)
         before = KnownBefore(
-            machine=machine, screens=machine.gpus.screens, took_down=down, observations=seen
+            machine=machine,
+            screens=machine.gpus.screens,
+            took_down=guard.memory.has_crashed(guard.journal.here.machine),
+            observations=guard.observations(),
         )
         planned = _asked(plan(PROBES, level, names, before, again=again), yes=yes)
-        runner = ProbeRunner(
-            interpreter, folder=folder, journal=journal, environment=os.environ, software=software
-        )
-        suite = Suite(runner, memory, here, place.folder / "evidence")
+        runner = ProbeRunner(interpreter, folder=folder, guard=guard, environment=os.environ)
+        suite = Suite(runner, place.folder / "evidence")
         session = ProbeSession(suite, planned, level=level, software=software, as_json=as_json)
         try:
             session.announce()
             session.run()
         except KeyboardInterrupt:
             session.interrupted = True
-        finally:
-            release_probe(journal)
+        except NotRecordedError as error:
+            raise ExaminationError(f"{error}. No more probes were run") from None
         code = session.conclude()
     ctx.exit(code)
 
@@ -226,7 +221,7 @@ def _show_details(names: Sequence[str], software: str, *, as_json: bool) -> None
     seen = newest(memory.observations(machine_fingerprint())).values()
     probes = {probe.title: probe for probe in PROBES}
     lines = [
-        line_of(probes.get(f"{each.probe} {each.variant}".rstrip()), each)
+        line_of(probes.get(each.title), each)
         for each in seen
         if not names or each.probe in names or f"{each.probe}:{each.variant}" in names
     ]
@@ -237,13 +232,6 @@ def _show_details(names: Sequence[str], software: str, *, as_json: bool) -> None
     lines.sort(key=lambda line: not line.observation.bad)
     width, colour = layout(sys.stdout)
     show(render_stories(lines, software, width=width, colour=colour))
-
-
-def _tell_takedowns(found: Sequence[Observation]) -> None:
-    for seen in found:
-        when = time.strftime("%Y-%m-%d %H:%M", time.localtime(seen.at))
-        title = f"{seen.probe} {seen.variant}".rstrip()
-        tell(f"rocsteady: the machine went down during {title} on {when}.")
 
 
 def _asked(planned: tuple[Planned, ...], *, yes: bool) -> tuple[Planned, ...]:
@@ -287,20 +275,6 @@ def _ask_about(interpreter: str, *, yes: bool) -> None:
                 " To allow it: rocsteady probe --yes"
             )
     keep(now, Path(interpreter))
-
-
-@contextmanager
-def _ended_properly(memory: Memory, journal: Journal) -> Iterator[None]:
-    """End also on SIGTERM as on ^C, and write what is left."""
-    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
-    try:
-        yield
-    except NotRecordedError as error:
-        raise ExaminationError(f"{error}. No more probes were run") from None
-    finally:
-        signal.signal(signal.SIGTERM, before)
-        journal.close()
-        memory.close()
 
 
 @contextmanager

@@ -394,8 +394,7 @@ def _probe_finding(probe: str, seen: list[Observation], software: str, *, curren
 
 def _sentence(seen: Observation) -> str:
     day = time.strftime("%Y-%m-%d", time.localtime(seen.at))
-    title = f"{seen.probe} {seen.variant}".rstrip()
     stuck = seen.outcome in (ProbeOutcome.HANG, ProbeOutcome.UNKILLABLE)
     where = f" at try {seen.tries + 1:,}" if stuck else ""
     place = f", in {seen.place}" if seen.place else ""
-    return f"{day}: {title} {DID[seen.outcome]}{where}{place}"
+    return f"{day}: {seen.title} {DID[seen.outcome]}{where}{place}"

@@ -137,7 +137,7 @@ class Search:
     def find(self, setups: Sequence[Setup], command: tuple[str, ...], run: str = "") -> Cause:
         reproducing, operation = self._reproduced()
         first = next((each for each in reproducing.tries if each.outcome in BAD), None)
-        self._tries.guard.remember(reproducing, "script", operation.name if operation else "")
+        self._tries.guard.keep(reproducing, "script", operation.name if operation else "")
         cause = Cause(
             command=command,
             run=run,
@@ -271,7 +271,7 @@ class Search:
             self._say(f"trying {setup.name}{'' if alone else ', on the script'}")
             found = self._tried(setup, first, reproduction if alone else None)
             work = "operation" if alone else "script"
-            self._tries.guard.remember(found, work, operation.name)
+            self._tries.guard.keep(found, work, operation.name)
             yield Cure(experiment=found, remedy=remedy, alone=alone)
 
     def _tried(self, setup: Setup, first: Try, reproduction: Reproduction | None) -> Experiment:

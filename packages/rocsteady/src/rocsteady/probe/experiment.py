@@ -9,12 +9,10 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-import json
 import math
 import os
-import signal
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from datetime import timedelta
 from pathlib import Path
 from typing import Self
@@ -30,13 +28,13 @@ from rocsteady.model import (
     CAUSE,
     Failure,
     FailureKind,
-    IntentKind,
     Observation,
     Outcome,
     ProbeOutcome,
     Strategy,
     Value,
 )
+from rocsteady.probe.guard import Guard, has_gone_down
 from rocsteady.probe.operations import (
     ComparedNumbers,
     Operation,
@@ -45,7 +43,7 @@ from rocsteady.probe.operations import (
     read_in_flight,
     read_origin,
 )
-from rocsteady.probe.processes import AT_ONCE
+from rocsteady.probe.processes import kill_isolated
 from rocsteady.probe.sandbox_run import Sandbox, name_for
 from rocsteady.run.attempt.attempt_end import AttemptEnd
 from rocsteady.run.checkpoints.resume import Launch
@@ -257,8 +255,8 @@ HOW = {
 }
 
 
-class Guard:
-    """Has an intent on the disk for each try, and refuses what took this machine down before."""
+class TryGuard(Guard):
+    """Refuses what took this machine down before, and ends a search that became too risky."""
 
     def __init__(  # noqa: PLR0913 - what it knows, each by name
         self,
@@ -270,21 +268,20 @@ class Guard:
         screens: tuple[str, ...] | None = (),  # on a GPU; None: cannot be told
         again: bool = False,
     ) -> None:
-        self._journal, self._memory, self._again = journal, memory, again
+        super().__init__(journal, memory, software)
+        self._again = again
         self._script = fingerprint("\0".join(command))[:12]
-        self._software = software
         self._may_lose_screen = screens != () and not again
         self.stopped = ""  # why nothing more is tried
 
     def carry_out(self, work: str, setup: Setup, attempt: Callable[[], Try]) -> Try:
         """Try once; what the machine went down in is not tried again unasked."""
-        variant = self._variant(work, setup)
-        if self._took_down(variant) and not self._again:
+        variant = self.variant(work, setup)
+        if has_gone_down(CAUSE, variant, self.observations()) and not self._again:
             why = f"{setup.name or work}: the machine went down in it before (--again)"
             return Try(outcome=ProbeOutcome.NOT_RUN, seconds=0.0, title=why)
-        said = {"probe": CAUSE, "variant": variant, "software": self._software}
         since = time.time()
-        with _interruptible(), self._journal.intend(IntentKind.PROBE, json.dumps(said)) as intent:
+        with self.trying(CAUSE, variant) as intent:
             found = attempt()
             intent.end(found.outcome.value)
         if found.outcome is ProbeOutcome.UNKILLABLE:
@@ -293,42 +290,33 @@ class Guard:
             self.stopped = "the GPU was reset, and it may drive the display (--again: go on)"
         return found
 
-    def remember(self, experiment: Experiment, work: str, operation: str) -> None:
+    def keep(self, experiment: Experiment, work: str, operation: str) -> None:
         """Keep what came of it, for this machine and this software."""
         bad = next((each for each in experiment.tries if each.outcome in BAD), None)
-        if experiment.outcome is ProbeOutcome.NOT_RUN:
-            return
-        self._memory.observed(
-            self._journal.here.machine,
+        self.remember(
             Observation(
                 probe=CAUSE,
-                variant=self._variant(work, experiment.setup),
+                variant=self.variant(work, experiment.setup),
                 outcome=experiment.outcome,
                 tries=experiment.worked,
                 seconds=experiment.seconds,
                 why=bad.title or bad.how if bad else "",
                 place=operation,
                 failure=bad.failure if bad else "",
-                software=self._software,
+                software=self.software,
                 at=time.time(),
             ),
         )
 
-    def _variant(self, work: str, setup: Setup) -> str:
+    def variant(self, work: str, setup: Setup) -> str:
         return f"{self._script} {work} {setup.name}".rstrip()
-
-    def _took_down(self, variant: str) -> bool:
-        seen = self._memory.observations(self._journal.here.machine)
-        own = [each for each in seen if (each.probe, each.variant) == (CAUSE, variant)]
-        last = max(own, key=lambda each: each.at, default=None)
-        return last is not None and last.outcome is ProbeOutcome.WENT_DOWN
 
 
 class ScriptTries(Sandbox):
     """Tries of the user's own script, over a folder that it cannot change."""
 
     def __init__(
-        self, folder: Path, job: Job, limits: Limits, guard: Guard, say: Callable[[str], None]
+        self, folder: Path, job: Job, limits: Limits, guard: TryGuard, say: Callable[[str], None]
     ) -> None:
         super().__init__(folder, state_folder() / "causes" / name_for(folder), "probe", say)
         self.guard, self.limits, self._job = guard, limits, job
@@ -400,7 +388,7 @@ class ReproductionTries:
         self,
         python: str,
         folder: Path,
-        guard: Guard,
+        guard: TryGuard,
         limits: Limits,
         environment: Mapping[str, str],
     ) -> None:
@@ -444,7 +432,7 @@ class ReproductionTries:
                 since = time.monotonic() - (spoke[0] if spoke else began)
                 if since > (self._limits.hang_after if spoke else STARTING):
                     break
-            unkillable = ended is None and child.stop(AT_ONCE, first=None).unkillable
+            unkillable = ended is None and not kill_isolated(child)
         finally:
             child.close()
         seconds = time.monotonic() - began
@@ -472,13 +460,3 @@ def _outcome(ended: Exit, log: str, *, spoke: bool) -> ProbeOutcome:
         return ProbeOutcome.CRASH
     named = Classifier(load_failures()).name(Symptoms(log=log, exit_code=ended.code))
     return ProbeOutcome.NO_MEMORY if named.kind.startswith(NO_MEMORY) else ProbeOutcome.EXCEPTION
-
-
-@contextlib.contextmanager
-def _interruptible() -> Iterator[None]:
-    """Have SIGTERM end a try as ^C does."""
-    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)

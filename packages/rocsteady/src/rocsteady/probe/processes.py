@@ -1,16 +1,13 @@
-"""The processes that payloads run in: each in an interpreter of its own."""
+"""The processes that payloads and reproductions run in: each in an interpreter of its own."""
 
 from __future__ import annotations
 
-import json
-import shutil
-from collections.abc import Mapping
 from datetime import timedelta
 from importlib import resources
 from pathlib import Path
 
-from rocsteady.system.child import Start, start_child
-from rocsteady.system.child_end import DETACHED, Exit, Stopping
+from rocsteady.system.child import Child
+from rocsteady.system.child_end import Stopping
 
 PACKAGE = "_rocsteady_inside"
 START = (
@@ -33,40 +30,6 @@ def lay_out(folder: Path) -> Path:
     return site
 
 
-class PayloadProcess:
-    def __init__(
-        self,
-        python: str,
-        site: Path,
-        request: dict[str, object],
-        environment: Mapping[str, str],
-        run_id: str,
-    ) -> None:
-        folder = Path(str(request["folder"]))
-        self._child = start_child(
-            Start(
-                command=[python, "-c", START, str(site), json.dumps(request)],
-                environment={**environment, "ROCSTEADY_RUN": run_id},
-                folder=folder,
-                run_id=run_id,
-                log=folder / "output",
-                terminal=DETACHED,
-            )
-        )
-        self.pid = self._child.pid
-
-    def ended(self, within: float) -> Exit | None:
-        return self._child.wait(within)
-
-    def tree(self) -> tuple[int, ...]:
-        return self._child.tree() or (self.pid,)
-
-    def kill(self) -> bool:
-        return not self._child.stop(AT_ONCE, first=None).unkillable
-
-    def close(self) -> None:
-        self._child.close()
-
-
-def tidy(folder: Path) -> None:
-    shutil.rmtree(folder, ignore_errors=True)
+def kill_isolated(child: Child) -> bool:
+    """End it and all that it started; False: that is not possible."""
+    return not child.stop(AT_ONCE, first=None).unkillable

@@ -7,9 +7,11 @@ run and had no processor does not count, up to a limit. Whatever becomes of it, 
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import json
 import os
+import shutil
 import struct
 import time
 from collections.abc import Callable, Mapping
@@ -27,12 +29,13 @@ from rocsteady.hangs.looking.collect import collect
 from rocsteady.hangs.looking.processor_wait import ProcessorWait
 from rocsteady.hangs.looking.snapshot import in_native_code, take_snapshot
 from rocsteady.hangs.values import Snapshot
-from rocsteady.model import FailureKind, IntentKind, Observation, ProbeOutcome, Value
+from rocsteady.model import FailureKind, Observation, ProbeOutcome, Value
 from rocsteady.probe.catalog import Probe
-from rocsteady.probe.processes import PayloadProcess, lay_out, tidy
+from rocsteady.probe.guard import Guard
+from rocsteady.probe.processes import START, kill_isolated, lay_out
 from rocsteady.run.attempt.symptoms import log_tail
-from rocsteady.store.journal import Journal
-from rocsteady.system.child_end import Exit
+from rocsteady.system.child import Child, Start, start_child
+from rocsteady.system.child_end import DETACHED, Exit
 from rocsteady.wording import duration
 
 POLL = 0.02  # seconds
@@ -58,12 +61,11 @@ class ProbeRunner:
         python: str,
         *,
         folder: Path,
-        journal: Journal,
+        guard: Guard,
         environment: Mapping[str, str],
-        software: str = "",
     ) -> None:
-        self._python, self._folder, self._journal = python, folder, journal
-        self._environment, self._software = dict(environment), software
+        self._python, self._folder, self.guard = python, folder, guard
+        self._environment = dict(environment)
         self._site = lay_out(folder)
         self._numbers = itertools.count(1)
         self._run_id = f"probe-{os.getpid()}"
@@ -86,32 +88,35 @@ class ProbeRunner:
             "seconds": seconds,
             "folder": str(folder),
         }
-        intent = self._journal.intend(IntentKind.PROBE, _intent(probe, self._software))
+        run_id = f"{self._run_id}-{folder.name}"  # its own: who ends it ends all of that name
+        start = Start(
+            command=[self._python, "-c", START, str(self._site), json.dumps(request)],
+            environment={**self._environment, "ROCSTEADY_RUN": run_id},
+            folder=folder,
+            run_id=run_id,
+            log=folder / "output",
+            terminal=DETACHED,
+        )
         began = time.time()
-        try:
-            # A name of its own: who ends it ends all of that name.
-            run_id = f"{self._run_id}-{folder.name}"
-            payload = PayloadProcess(self._python, self._site, request, self._environment, run_id)
-            watch = _Watch(payload, probe, folder, began, progress)
+        with self.guard.trying(probe.name, probe.variant) as intent:
             try:
-                observation = watch.observe()
-            finally:
-                payload.close()
-        except OSError as error:
-            observation = Observation(
-                probe=probe.name,
-                outcome=ProbeOutcome.NOT_RUN,
-                tries=0,
-                seconds=0.0,
-                why=f"it could not be started: {error.strerror}",
-            )
-        intent.end(observation.outcome.value)
+                with contextlib.closing(start_child(start)) as payload:
+                    observation = _Watch(payload, probe, folder, began, progress).observe()
+            except OSError as error:
+                observation = Observation(
+                    probe=probe.name,
+                    outcome=ProbeOutcome.NOT_RUN,
+                    tries=0,
+                    seconds=0.0,
+                    why=f"it could not be started: {error.strerror}",
+                )
+            intent.end(observation.outcome.value)
         if not observation.bad:
-            tidy(folder)
+            shutil.rmtree(folder, ignore_errors=True)
         return msgspec.structs.replace(
             observation,
             variant=probe.variant,
-            software=self._software,
+            software=self.guard.software,
             at=began,
         )
 
@@ -121,7 +126,7 @@ class _Watch:
 
     def __init__(
         self,
-        payload: PayloadProcess,
+        payload: Child,
         probe: Probe,
         folder: Path,
         began: float,
@@ -134,7 +139,7 @@ class _Watch:
         start = moved = time.monotonic()
         before, waited = 0, _Waited(self._payload)
         while True:
-            ended = self._payload.ended(POLL)
+            ended = self._payload.wait(POLL)
             if ended is not None:
                 return self._ended(ended, time.monotonic() - start)
             beat = self._beat()
@@ -177,7 +182,7 @@ class _Watch:
         )
 
     def _hung(self, tries: int, seconds: float) -> Observation:
-        pids = self._payload.tree()
+        pids = _tree(self._payload)
         snapshots: list[Snapshot] = []
         for _ in range(SNAPSHOTS):
             snapshots.append(
@@ -192,7 +197,7 @@ class _Watch:
             since=self._began,
             within=EVIDENCE_WITHIN,
         )
-        killed = self._payload.kill()
+        killed = kill_isolated(self._payload)
         failure, place = self._named(
             Symptoms(log=self._output(), hung=True, snapshots=tuple(snapshots), step=tries)
         )
@@ -235,7 +240,7 @@ class _Watch:
 class _Waited:
     """Tells a payload that hangs from one that is ready and has no processor."""
 
-    def __init__(self, payload: PayloadProcess) -> None:
+    def __init__(self, payload: Child) -> None:
         self._payload = payload
         self._wait: ProcessorWait | None = None
         self._next = 0.0
@@ -245,17 +250,17 @@ class _Waited:
         if quiet < QUIET * patience or quiet < self._next:
             return False
         if self._wait is None:
-            self._wait = ProcessorWait(self._payload.tree())
+            self._wait = ProcessorWait(_tree(self._payload))
         if quiet <= patience:
             return False
         self._next = quiet + COUNT_EVERY
         return quiet > MAX_PATIENCE * patience or (
-            quiet - self._wait.seconds(self._payload.tree()) > patience
+            quiet - self._wait.seconds(_tree(self._payload)) > patience
         )
 
 
-def _intent(probe: Probe, software: str) -> str:
-    return json.dumps({"probe": probe.name, "variant": probe.variant, "software": software})
+def _tree(payload: Child) -> tuple[int, ...]:
+    return payload.tree() or (payload.pid,)
 
 
 def _how(ended: Exit) -> str:

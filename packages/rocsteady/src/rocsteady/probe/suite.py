@@ -17,13 +17,11 @@ import msgspec
 
 from rocsteady.doctor.machine.machine import Machine
 from rocsteady.doctor.training_gpus import trainable
-from rocsteady.model import IntentKind, Observation, ProbeOutcome, Value
+from rocsteady.model import Observation, ProbeOutcome, Value
 from rocsteady.probe.catalog import FRESH_START, LEVELS, Probe
+from rocsteady.probe.guard import has_gone_down
 from rocsteady.probe.runner import ProbeRunner
 from rocsteady.probe.values import ProbeLine
-from rocsteady.store.journal import Journal
-from rocsteady.store.machine_history import Memory
-from rocsteady.store.values import Fate
 from rocsteady.wording import plural
 
 LEVEL_NAMES = tuple(map(str, LEVELS))
@@ -82,7 +80,7 @@ def newest(observations: Iterable[Observation]) -> dict[str, Observation]:
     found: dict[str, Observation] = {}
     for each in sorted(observations, key=lambda observation: observation.at):
         if each.outcome is not ProbeOutcome.NOT_RUN:
-            found[f"{each.probe} {each.variant}".rstrip()] = each
+            found[each.title] = each
     return found
 
 
@@ -97,27 +95,6 @@ def line_of(probe: Probe | None, observation: Observation) -> ProbeLine:
     )
 
 
-def recover(journal: Journal, memory: Memory, software: str) -> tuple[Observation, ...]:
-    """Remember which probes crashed the machine: their intents have no outcome."""
-    found = []
-    for intent in journal.unfinished():
-        if intent.kind is not IntentKind.PROBE or intent.fate in (None, Fate.UNDER_WAY):
-            continue
-        journal.settle(intent, intent.fate.value, intent.fate)
-        if intent.crashed_machine:
-            observation = _took_down(intent.what, intent.at, software)
-            memory.observed(journal.here.machine, observation)
-            found.append(observation)
-    return tuple(found)
-
-
-def release_probe(journal: Journal) -> None:
-    """Record that a probe was interrupted: it did no harm."""
-    for intent in journal.unfinished():
-        if intent.kind is IntentKind.PROBE and intent.process == journal.here.process:
-            journal.settle(intent, "interrupted")
-
-
 def fewer_than_one_in(tries: int) -> int:
     """Return M of "fewer than 1 in M fails" after so many tries without a failure; 1: no bound."""
     if tries < 1:
@@ -129,9 +106,8 @@ def fewer_than_one_in(tries: int) -> int:
 class Suite:
     """Runs what is planned, and remembers what came of it."""
 
-    def __init__(self, runner: ProbeRunner, memory: Memory, here: str, evidence: Path) -> None:
-        self._runner, self._memory = runner, memory
-        self._here, self._evidence = here, evidence
+    def __init__(self, runner: ProbeRunner, evidence: Path) -> None:
+        self._runner, self._evidence = runner, evidence
 
     def run(
         self,
@@ -159,8 +135,7 @@ class Suite:
         )
         if observation.bad:
             observation = keep_evidence(observation, self._evidence)
-        if observation.outcome is not ProbeOutcome.NOT_RUN:
-            self._memory.observed(self._here, observation)
+        self._runner.guard.remember(observation)
         return observation
 
 
@@ -169,7 +144,7 @@ def keep_evidence(observation: Observation, folder: Path) -> Observation:
     source = Path(observation.evidence) if observation.evidence else None
     if source is None or not source.is_dir():
         return observation
-    title = "-".join(f"{observation.probe} {observation.variant}".split())
+    title = "-".join(observation.title.split())
     name = f"{time.strftime('%Y%m%d-%H%M%S', time.localtime(observation.at))}-{title}"
     number = 1
     while (target := folder / f"{name}-{number}").exists():
@@ -201,7 +176,7 @@ def _planned(probe: Probe, depth: int, standing: KnownBefore, *, again: bool) ->
     alike = last is not None and last.outcome is ProbeOutcome.OK and last.tries == tries
     about = last.seconds if last and alike else seconds
     why_not = _lacking(probe, standing.machine)
-    if _took_it_down(probe, standing.observations) and not again:
+    if has_gone_down(probe.name, probe.variant, standing.observations) and not again:
         why_not = why_not or "the machine crashed during it; use --again to try it anyway"
     return Planned(
         probe=probe,
@@ -211,14 +186,6 @@ def _planned(probe: Probe, depth: int, standing: KnownBefore, *, again: bool) ->
         why_not=why_not,
         risk="" if why_not else _risk(probe, standing),
     )
-
-
-def _took_it_down(probe: Probe, observations: Iterable[Observation]) -> bool:
-    own = [
-        each for each in observations if (each.probe, each.variant) == (probe.name, probe.variant)
-    ]
-    last = max(own, key=lambda observation: observation.at, default=None)
-    return last is not None and last.outcome is ProbeOutcome.WENT_DOWN
 
 
 def _lacking(probe: Probe, machine: Machine) -> str:
@@ -242,20 +209,3 @@ def _risk(probe: Probe, standing: KnownBefore) -> str:
     if standing.screens:
         return f"it may reset the GPU that drives a display ({standing.screens[0]})"
     return ""
-
-
-def _took_down(what: str, at: float, software: str) -> Observation:
-    """Read an intent back; one that cannot be read is still a probe that did this."""
-    intent: dict[str, object] = {}
-    with contextlib.suppress(msgspec.MsgspecError):
-        intent = msgspec.json.decode(what, type=dict[str, object])
-    return Observation(
-        probe=str(intent.get("probe", "unknown")),
-        variant=str(intent.get("variant", "")),
-        outcome=ProbeOutcome.WENT_DOWN,
-        tries=0,
-        seconds=0.0,
-        why="the machine crashed during it",
-        software=str(intent.get("software", software)),
-        at=at,
-    )

@@ -13,10 +13,6 @@ class ProbeLine(Value, frozen=True, kw_only=True):
     question: str = ""
     one_in: int = 1  # M of "fewer than 1 in M fails, 95 %"; 1 says nothing
 
-    @property
-    def title(self) -> str:
-        return f"{self.observation.probe} {self.observation.variant}".rstrip()
-
 
 class FaultResult(Value, frozen=True, kw_only=True):
     fault: str  # as it was written

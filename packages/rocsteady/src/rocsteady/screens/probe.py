@@ -57,7 +57,7 @@ def render_probe(line: ProbeLine, *, column: int, width: int, colour: bool) -> s
     word = WORDS[line.observation.outcome]
     style = f"{BOLD} {RED}" if line.observation.bad else GREEN
     style = DIM if line.observation.outcome is ProbeOutcome.NOT_RUN else style
-    label = f"{word:{WORD}}{line.title}"
+    label = f"{word:{WORD}}{line.observation.title}"
     page.row(label, result_text(line), indent=2, column=column, style=style)
     return str(page)
 
@@ -115,7 +115,7 @@ def render_stories(lines: Sequence[ProbeLine], now: str, *, width: int, colour: 
 
 def _story(page: Page, line: ProbeLine, now: str) -> None:
     seen = line.observation
-    page.line(f"{line.title}  {seen.outcome.value}", style=BOLD)
+    page.line(f"{seen.title}  {seen.outcome.value}", style=BOLD)
     day = time.strftime("%Y-%m-%d %H:%M", time.localtime(seen.at))
     rows = [
         ("question", line.question),
