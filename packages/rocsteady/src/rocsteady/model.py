@@ -302,7 +302,6 @@ class Decision(Value, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def what(self) -> str:
-        """What leads to the next attempt, as a word."""
         option = f"option-{self.fallback}" if self.fallback else ""
         return option or self.remedy or self.next.value
 

@@ -72,7 +72,6 @@ class CauseOptions(Value, frozen=True, kw_only=True):
 
 
 def find_cause(options: CauseOptions) -> int:
-    """Search, show what was found, and return the exit code."""
     try:
         setups = requested(options.tries)
     except ValueError as error:

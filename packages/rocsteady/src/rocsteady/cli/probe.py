@@ -295,8 +295,6 @@ NOTHING_WRONG, SOMETHING_WRONG = 0, 1
 
 
 class ProbeSession:
-    """Runs the planned probes and shows each result as soon as it is there."""
-
     def __init__(
         self, suite: Suite, planned: Sequence[Planned], *, level: str, software: str, as_json: bool
     ) -> None:

@@ -110,7 +110,6 @@ def _text(story: Story, wanted: str, width: int = 80, colour: bool = False) -> s
 
 
 def _show_hosts(folders: tuple[Path, ...], *, as_json: bool) -> None:
-    """Print what the last runs in these folders said."""
     records = {}
     for folder in folders:
         for host, place in _places(folder).items():

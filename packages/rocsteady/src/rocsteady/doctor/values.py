@@ -49,8 +49,6 @@ class Unchecked(Value, frozen=True, kw_only=True):
 
 
 class ComputeDevice(Enum):
-    """What a training run would compute on."""
-
     GPU = "gpu"
     CPU = "cpu"
     UNKNOWN = "unknown"
@@ -161,8 +159,6 @@ class TorchOffer(Value, frozen=True, kw_only=True):
 
 
 class TorchOffers(Value, frozen=True, kw_only=True):
-    """Which builds of torch exist for one GPU, system and Python."""
-
     version: int = OFFERS_VERSION
     gfx: str
     system: str  # linux, wsl or windows

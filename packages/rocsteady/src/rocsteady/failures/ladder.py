@@ -177,7 +177,6 @@ def _to_be_answered(situation: Situation, standing: LadderPosition) -> Situation
 
 
 def _applied(remedy: Remedy, here: Situation, situation: Situation) -> Strategy | Refused:
-    """Apply a remedy, unless anything speaks against it."""
     if why := unwanted(remedy.id, here):
         return Refused(why=why)
     result = remedy.apply(here)

@@ -81,7 +81,6 @@ def strategy_of(workarounds: Iterable[Workaround], asked: Situation) -> Strategy
 
 
 def _with(workaround: Workaround, asked: Situation) -> Strategy:
-    """Return the strategy with one more."""
     name, number, strategy = workaround.id, workaround.number, asked.strategy
     variables, environment = strategy.variables, asked.environment
     unset: list[str] = []

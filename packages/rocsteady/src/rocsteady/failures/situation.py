@@ -78,7 +78,6 @@ class Situation(Value, frozen=True, kw_only=True):
 
     @property
     def environment(self) -> dict[str, str]:
-        """The variables that an attempt with the strategy sees."""
         merged = {**self.variables, **self.strategy.variables}
         return {name: value for name, value in merged.items() if value is not None}
 

@@ -234,8 +234,6 @@ def _read(text: str, header: int, after: int) -> list[Traceback]:
 
 
 class _Reader:
-    """Takes the lines below a header, one by one."""
-
     def __init__(self, label: str, before: str, *, boxed: bool) -> None:
         self._label, self._boxed = label.strip(), boxed
         notebook = _NOTEBOOK.match(before)

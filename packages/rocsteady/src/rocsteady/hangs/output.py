@@ -224,8 +224,6 @@ class PrintedProgress(Value, frozen=True, kw_only=True):
 
 
 class PrintedLine(NamedTuple):
-    """A printed line, taken apart."""
-
     text: str  # without clocks, rates and spinners
     label: str  # the same without any number: which bar it is
     counters: tuple[str, ...]  # the numbers that count work: n of n/total, a step, an epoch
@@ -345,7 +343,6 @@ class LogCount:
                 self._cut = True
 
     def progress(self, *, ended: bool = False) -> PrintedProgress | None:
-        """Return what the newest line that matches says."""
         deadline = time.thread_time() + READ_WITHIN
         for line, whole in self._lines(ended=ended):
             found = self._found(line, whole=whole)

@@ -113,8 +113,6 @@ class Cause(Value, frozen=True, kw_only=True):
 
 
 class Search:
-    """Narrows a failure down, and tells of each step."""
-
     def __init__(
         self,
         tries: ScriptTries,
@@ -131,7 +129,6 @@ class Search:
 
     @property
     def _stopped(self) -> str:
-        """Why nothing more is tried."""
         return self._tries.guard.stopped or self._timeout
 
     def find(self, setups: Sequence[Setup], command: tuple[str, ...], run: str = "") -> Cause:

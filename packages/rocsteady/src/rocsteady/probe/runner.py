@@ -122,8 +122,6 @@ class ProbeRunner:
 
 
 class _Watch:
-    """Looks at one payload until it has ended, or is ended."""
-
     def __init__(
         self,
         payload: Child,

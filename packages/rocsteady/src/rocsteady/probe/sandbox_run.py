@@ -150,8 +150,6 @@ class Sandbox:
 
 
 class SandboxRun:
-    """One run in a sandbox: where the script runs, and what it sees."""
-
     def __init__(self, sandbox: Sandbox, name: str, without: Iterable[str]) -> None:
         self._sandbox, self.name = sandbox, name
         self._place = sandbox.root / name

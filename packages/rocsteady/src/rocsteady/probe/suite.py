@@ -85,7 +85,6 @@ def newest(observations: Iterable[Observation]) -> dict[str, Observation]:
 
 
 def line_of(probe: Probe | None, observation: Observation) -> ProbeLine:
-    """Return an observation with what is needed to read it."""
     well = observation.outcome is ProbeOutcome.OK
     return ProbeLine(
         observation=observation,
@@ -104,8 +103,6 @@ def fewer_than_one_in(tries: int) -> int:
 
 
 class Suite:
-    """Runs what is planned, and remembers what came of it."""
-
     def __init__(self, runner: ProbeRunner, evidence: Path) -> None:
         self._runner, self._evidence = runner, evidence
 

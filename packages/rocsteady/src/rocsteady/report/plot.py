@@ -59,8 +59,6 @@ class AttemptCurve(Value, frozen=True, kw_only=True):
 
 
 class Picture(Value, frozen=True, kw_only=True):
-    """What all pictures over time have."""
-
     title: str  # for a screen reader, and for the caption
     incidents: tuple[IncidentLine, ...]
     incident_labels: tuple[Label, ...]

@@ -131,8 +131,6 @@ class NextStep(Value, frozen=True, kw_only=True):
 
 
 class Segment(Value, frozen=True, kw_only=True):
-    """A stretch of an attempt."""
-
     kind: str  # starting, training, stalled, restarting, paused
     begin: float
     end: float
@@ -148,8 +146,6 @@ class Moment(Value, frozen=True, kw_only=True):
 
 
 class AttemptStory(Value, frozen=True, kw_only=True):
-    """One launch: with what, how it ended, and what was decided then."""
-
     number: int
     started: float
     ended: float | None
@@ -221,8 +217,6 @@ class Trouble(Value, frozen=True, kw_only=True):
 
 
 class TroubleGroup(Value, frozen=True, kw_only=True):
-    """The same trouble, once or several times."""
-
     title: str
     troubles: tuple[Trouble, ...]
 

@@ -367,7 +367,6 @@ class Supervisor:
             self._checkpoints.take_over(self._spec.run, others)
 
     def _runs_before(self) -> list[Run]:
-        """Return the earlier runs of the same command."""
         runs = [line.run for line in self._journal.runs()]
         own, command = self._spec.run.id, self._spec.job.command
         return [run for run in runs if run.command == command and run.id != own]

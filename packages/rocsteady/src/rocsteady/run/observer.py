@@ -43,7 +43,6 @@ class ObservedRun:
         return self._stop_requests.stop is not None and not self.is_over
 
     def say(self, text: str) -> None:
-        """Print a line about the run."""
         self._announcer.say(text)
 
     def end(self, why: str = "") -> None:

@@ -30,7 +30,6 @@ class StopRequests:
 
     @property
     def code(self) -> int:
-        """The exit code of a run that was stopped."""
         return TERMINATED if self.stop is signal.SIGTERM else INTERRUPTED
 
     def listen(self) -> None:

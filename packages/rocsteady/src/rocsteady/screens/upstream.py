@@ -32,8 +32,6 @@ class Upstream(Enum):
 
 
 class Surroundings(Value, frozen=True, kw_only=True):
-    """What is asked of the machine when a report is written."""
-
     processor: str = ""
     rocminfo: str = ""  # output of `rocminfo --support`
     collect_env: str = ""  # output of `python -m torch.utils.collect_env`

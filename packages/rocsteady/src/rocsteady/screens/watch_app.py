@@ -102,8 +102,6 @@ class LogTail(Static):
 
 
 class RunView(Vertical):
-    """One run: how far it is, its curves, what went wrong, the end of its log."""
-
     DEFAULT_CSS = """
     RunView #head { height: 1; }
     RunView #badge, RunView #pace, RunView #name { width: auto; padding-right: 2; }

@@ -36,24 +36,18 @@ LATEST_RUNS = 50  # runs that count
 
 
 class ProgressPoint(NamedTuple):
-    """How far a run was at a moment."""
-
     at: float  # by the wall clock
     step: int
     attempt: int
 
 
 class Restarts(NamedTuple):
-    """What is known of failures here."""
-
     between: float  # seconds between two, by earlier runs
     started: float  # the run, by the wall clock
     saving: float | None = None  # seconds between two checkpoints, where that was seen
 
 
 class _Move(NamedTuple):
-    """Steps that were made from one look to another."""
-
     seconds: float
     steps: int
     attempt: int

@@ -335,8 +335,6 @@ class Deadly(Value, frozen=True, kw_only=True):
 
 
 class Helped(Value, frozen=True, kw_only=True):
-    """A remedy with which a script went on, on one machine."""
-
     machine: str
     script: str
     failure: str  # its kind

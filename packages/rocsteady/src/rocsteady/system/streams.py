@@ -29,8 +29,6 @@ F_SETPIPE_SZ = 1031  # Linux; without it the pipe is smaller
 
 
 class FileIdentity(NamedTuple):
-    """What tells one file from another."""
-
     terminal: bool
     device: int
     inode: int = 0

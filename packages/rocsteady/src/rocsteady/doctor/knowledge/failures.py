@@ -56,8 +56,6 @@ class Where(Enum):
 
 
 class KnownFailure(KnowledgeEntry, frozen=True, kw_only=True):
-    """One way in which an attempt ends."""
-
     id: Slug
     title: Annotated[str, Meta(pattern=r"^.*\S.*$")]  # one line
     words: Text  # what it means, and what it does not

@@ -46,8 +46,6 @@ Problems = Iterable[tuple[str, str]]  # the field, and a sentence
 
 
 class Knowledge(Value, frozen=True, kw_only=True):
-    """Everything that is known, by the names it is looked up with."""
-
     rules: dict[str, Rule]
     sources: dict[str, Source]
     variables: dict[str, Variable]
@@ -66,14 +64,12 @@ class Knowledge(Value, frozen=True, kw_only=True):
         return next(iter([*exact, *(found for found in same if found.revision is None)]), None)
 
     def newest_torch(self) -> Version:
-        """Return the newest minor release of torch that a row of wheels covers."""
         rows = (*self.wheels, *(it for it in self.indexes if not it.pre))
         ends = (LOWEST_END.search(wheel.torch) for wheel in rows)
         last = max(((int(end[1]), int(end[2])) for end in ends if end), default=(0, 1))
         return Version(f"{last[0]}.{last[1] - 1}")
 
     def newest_rocm(self) -> Version:
-        """Return the newest ROCm that a row of wheels covers."""
         rows = (*self.wheels, *self.indexes)
         return max((Version(wheel.rocm) for wheel in rows), default=Version("0"))
 

@@ -91,7 +91,6 @@ OPERATORS = (
 
 
 def operator_of(leaf: Condition) -> str:
-    """Return the one operator that a well-formed leaf has."""
     return next(name for name in OPERATORS if getattr(leaf, name) is not None)
 
 

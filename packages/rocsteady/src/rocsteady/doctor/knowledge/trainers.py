@@ -56,7 +56,6 @@ class Trainer(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 def trainer_of(command: Sequence[str], folder: Path) -> Trainer | None:
-    """Return the trainer that a command starts in a folder, if it is a known one."""
     for trainer in load_trainers():
         if any(_starts(start.split(), command, trainer.mark, folder) for start in trainer.starts):
             return trainer

@@ -20,8 +20,6 @@ MAX_LINKS = 50  # .pth files, and lines of each
 
 
 class PythonEnv(Value, frozen=True, kw_only=True):
-    """One environment: where it is, why it was taken, where its packages lie."""
-
     prefix: str
     chosen: str  # "--python", "VIRTUAL_ENV", "CONDA_PREFIX", "./.venv" or "PATH"
     version: str  # of Python; "" where the files do not say

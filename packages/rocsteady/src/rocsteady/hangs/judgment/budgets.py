@@ -18,8 +18,6 @@ BEATS_A_STEP = 20  # a script without a torch optimizer has beats but no steps
 
 
 class Budgets(Value, frozen=True, kw_only=True):
-    """What each rule allows at this moment."""
-
     started: bool  # steps were made
     usual: float  # the longest usual stay in the present phase
     suspect: float

@@ -109,8 +109,6 @@ def collect(  # noqa: PLR0913 - what there is to know of an attempt, each by nam
 
 
 class _Collection:
-    """The parts of one collection, and what came of them."""
-
     def __init__(self, folder: Path, pids: tuple[int, ...], within: timedelta) -> None:
         self._folder, self._pids, self._within = folder, pids, within
         self.missing: dict[str, str] = {}

@@ -66,7 +66,6 @@ def shared_memory_is_full() -> bool:
 
 
 def read_groups(pids: Iterable[int], root: Path = ROOT) -> tuple[GroupMemory, ...]:
-    """Describe each control group that one of these processes is in."""
     found: dict[Path, GroupMemory] = {}
     for pid in pids:
         groups = cgroups.folders(pid, root)

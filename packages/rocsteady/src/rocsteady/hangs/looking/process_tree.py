@@ -44,15 +44,12 @@ class Members(Value, frozen=True, kw_only=True):
 
 
 class MemberCollector:
-    """Collects the members of one attempt while it runs."""
-
     def __init__(self, began: float, root: Path = ROOT) -> None:
         self._began, self._due, self._root = began, began + SOONEST, root
         self._ids: set[int] = set()
         self._gpus: set[str] = set()
 
     def poll(self, tree: Callable[[], Sequence[int]], now: float) -> None:
-        """Look at the processes now and then."""
         if now < self._due or os.name == "nt":
             return
         self._due = now + min(max((now - self._began) / 5, SOONEST), LATEST)

@@ -64,8 +64,6 @@ _VAGUEST_FIRST = (Wait.WORLD, Wait.DEVICE, Wait.TREE, Wait.CHILD, Wait.SLEEP)
 
 
 class Waits:
-    """Decodes the waits of one process tree, at one snapshot."""
-
     def __init__(self, parents: Mapping[int, int]) -> None:
         self._parents = parents  # of each process of the tree
         self._descriptors = Descriptors(tuple(parents))

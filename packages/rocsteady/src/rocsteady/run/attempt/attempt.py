@@ -78,8 +78,6 @@ MAX_SNAPSHOTS = 40  # kept; older ones say nothing more
 
 
 class Attempt:
-    """Watches one launch from its start to its end."""
-
     def __init__(  # noqa: PLR0913 - what it is about, and four callbacks
         self,
         context: AttemptContext,

@@ -27,8 +27,6 @@ from rocsteady.system.logfile import timestamp
 
 
 class HangEvidence(Value, frozen=True, kw_only=True):
-    """What was found when it was hung."""
-
     verdict: Verdict
     evidence: Collected
     blame: Blame | None = None  # which rank holds up the others; None: there is only one

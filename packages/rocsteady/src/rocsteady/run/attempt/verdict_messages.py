@@ -18,8 +18,6 @@ CALM = (RunState.HEALTHY, RunState.STARTING, RunState.FINISHING)
 
 
 class VerdictMessages:
-    """Remembers what was said of one attempt."""
-
     def __init__(
         self, announcer: Announcer, *, observe: bool = False, before: HangPlace | None = None
     ) -> None:

@@ -88,8 +88,6 @@ class StepEstimate(Value, frozen=True, kw_only=True):
 
 
 class Checkpoints:
-    """Knows what was there before the run, and what did not help."""
-
     def __init__(  # noqa: PLR0913 - what it takes to find and to judge them
         self,
         job: Job,

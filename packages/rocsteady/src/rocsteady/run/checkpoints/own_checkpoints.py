@@ -57,8 +57,6 @@ _SET_ASIDE = re.compile(r"\..+\.broken")
 
 
 class OwnCheckpoint(Value, frozen=True, kw_only=True):
-    """A file or a folder that may be a checkpoint."""
-
     path: Path  # from the folder of the run
     written: int  # nanoseconds
     wrong: str  # "": it is whole

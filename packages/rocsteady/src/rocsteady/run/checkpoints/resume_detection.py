@@ -443,7 +443,6 @@ class _Detection:
         self._unset = program.spread(unset) if unset else frozenset()
 
     def method(self) -> ResumeMethod:
-        """Return the first way that applies."""
         found = self._by_option() or self._by_word() or self._by_constant() or self._by_itself()
         if found is None:
             return _unknown(self._why)

@@ -52,7 +52,6 @@ class AttemptProcesses(Protocol):
         del number
 
     def at_prompt(self) -> bool:
-        """Return whether somebody waits for keys."""
         return False
 
     def suspend(self) -> None:

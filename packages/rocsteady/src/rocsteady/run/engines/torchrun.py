@@ -325,7 +325,6 @@ def _as_torchrun_saw(message: AgentMessage) -> Exit | None:
 
 
 def _runs(pid: int) -> bool:
-    """Return whether a process runs."""
     seen = keeper.process_snapshot(pid)
     return seen is not None and keeper.is_alive(pid, seen)
 

@@ -31,8 +31,6 @@ class Part(Enum):
 
 
 class HostPart(Value, frozen=True, kw_only=True):
-    """What one host knows of its ranks."""
-
     host: int = 0
     node: Text = ""  # the scheduler's name of it; "": of a version that does not tell
     part: Part

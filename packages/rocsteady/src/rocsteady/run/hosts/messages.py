@@ -35,8 +35,6 @@ class Weight(IntEnum):
 
 
 class Tried(Value, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    """An attempt that failed."""
-
     workarounds: Workarounds = ()
     remedy: Name = ""
     kind: Name

@@ -24,8 +24,6 @@ class FileKind(Enum):
 
 
 class WantedFile(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A file that the job must have written."""
-
     path: str  # a pattern, from the folder of the job file
     kind: FileKind = FileKind.ANY
     readable: bool = True
@@ -61,8 +59,6 @@ class Resume(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class Total(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How much work it is."""
-
     steps: int | None = None
     epochs: int | None = None
     log: str = ""  # a pattern for lines that count the work; its groups are n and total

@@ -191,7 +191,6 @@ def situation_of(  # noqa: PLR0913 - what differs before the first attempt
     strategy: Strategy,
     tried: tuple[FailedAttempt, ...],
 ) -> Situation:
-    """Return all that the ladder looks at."""
     kind = load_failures().kinds[failure.kind]
     machine, seen = here.machine, here.machine.gpus
     result = history.result
@@ -354,7 +353,6 @@ def _again(last: AttemptRecord, options: RunOptions, *, can_resume: bool, code: 
 
 
 def _proposal(base: Decision, history: History, options: RunOptions, here: Here) -> Decision | None:
-    """Ask the ladder and the plan."""
     failure = history.failure
     if failure is None:
         return None

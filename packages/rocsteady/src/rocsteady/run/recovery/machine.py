@@ -60,7 +60,6 @@ class RunMachine:
         return supported(self._memory.observations(self._here), software_of(self.machine()))
 
     def with_remedies(self, names: tuple[str, ...]) -> Strategy | Refused:
-        """Return the strategy that somebody asks for."""
         return requested_strategy(names, self.machine(), self.variables, gpus=self.gpus.gpus)
 
     def named(self, workarounds: tuple[Workaround, ...], options: RunOptions) -> Strategy | Refused:
@@ -71,7 +70,6 @@ class RunMachine:
         return strategy_of(workarounds, asked(self.machine(), self.variables, ranks=2, **may))
 
     def asked_for(self, names: tuple[str, ...]) -> Strategy:
-        """Return the strategy of --with."""
         found = self.with_remedies(names)
         if isinstance(found, Refused):
             raise RocsteadyError(f"--with {found.why}")

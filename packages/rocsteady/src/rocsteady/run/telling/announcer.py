@@ -41,8 +41,6 @@ class PlainScreen:
 
 
 class Announcer:
-    """Says things once."""
-
     def __init__(
         self,
         journal: Journal | None = None,

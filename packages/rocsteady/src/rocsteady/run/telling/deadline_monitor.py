@@ -61,8 +61,6 @@ class LatenessFilter:
 
 
 class DeadlineMonitor:
-    """Follows one run over all its attempts."""
-
     def __init__(  # noqa: PLR0913 - all are keyword arguments
         self,
         run: Run,
@@ -90,7 +88,6 @@ class DeadlineMonitor:
         self._passed = False  # it was said that the deadline has
 
     def begin(self, attempt: int) -> None:
-        """Note the number of the next attempt."""
         self._attempt = attempt
 
     def other_option(self) -> None:

@@ -94,7 +94,6 @@ class JournalRecords:
         return row
 
     def not_started(self, row: AttemptRecord) -> None:
-        """Write down that it could not be started."""
         self._record(
             msgspec.structs.replace(
                 row, ended=row.started + self._since.seconds, outcome=Outcome.NOT_STARTED

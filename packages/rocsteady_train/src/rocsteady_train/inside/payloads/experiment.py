@@ -152,5 +152,4 @@ def run_one(request: dict[str, Any]) -> None:
 
 
 def main(arguments: list[str]) -> None:
-    """Run the payload of the request that is the only argument."""
     run_one(json.loads(arguments[0]))
