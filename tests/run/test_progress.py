@@ -179,6 +179,47 @@ def test_a_total_in_epochs_is_made_one_in_steps() -> None:
     assert total_after(*accumulated, batches=100)[-1] == 100
 
 
+BAR = "Epoch {}: 50%|#####     | {}/100 [00:01<00:01]"
+
+
+def bars(*seen: tuple[int, int], line: str = BAR) -> list[tuple[int | None, int | None]]:
+    """Return the step and the total after each bar of a script that has no page."""
+    printed: list[PrintedProgress | None] = [None]
+    made = AttemptProgress(lambda: printed[-1], None)
+    found = []
+    for number, (epoch, n) in enumerate(seen):
+        printed.append(take_apart(line.format(epoch, n)).progress)
+        total = made.seen(float(number), HEALTHY).total
+        found.append((made.step, total))
+    return found
+
+
+def test_the_bar_of_an_epoch_is_not_the_total_of_the_run() -> None:
+    assert bars((1, 57), (1, 99), (2, 3), (2, 90)) == [
+        (57, None),
+        (99, None),
+        (103, None),
+        (190, None),
+    ]
+    epochs = BAR.replace("{}:", "{}/4:", 1)
+    assert bars((1, 57), (1, 100), (2, 3), line=epochs) == [(57, 400), (100, 400), (103, 400)]
+
+
+def test_the_bar_of_a_validation_adds_nothing() -> None:
+    assert bars((1, 100), (1, 20), (1, 30), (2, 10))[-1] == (110, None)
+
+
+def test_a_step_of_the_run_beside_its_epoch_goes_on_in_the_next() -> None:
+    assert bars((1, 10), (1, 20), (2, 30))[-1] == (30, 100)
+
+
+def test_a_bar_as_long_as_the_loader_is_one_epochs() -> None:
+    bar = "50%|#####     | {}/100 [00:01<00:01]"
+    seen = ((bar.format(50), 50), (bar.format(57), 57))
+    assert total_after(*seen, batches=100) == [None, None]
+    assert total_after(*seen, batches=40) == [None, 100]
+
+
 def test_a_step_never_exceeds_its_total() -> None:
     assert total_after(("Epoch 1/4", 3), ("Epoch 1/4", 30), batches=5) == [20, None]
     assert total_after(("Epoch 1/4", 3), batches=0) == [None]  # 4 is not in steps

@@ -63,7 +63,7 @@ _NAMED = re.compile(
     r"(?:step|epoch|iteration|iter|batch)s?['\"]? ?[:=#\[(]? ?"
     r"([0-9]+)(\.[0-9]+)?(?: ?(?:/|of) ?([0-9]+))?"
 )
-_EPOCH_OF = re.compile(r"epochs?['\"]? ?[:=#\[(]? ?([0-9]+)(?:\.[0-9]+)? ?(?:/|of) ?([0-9]+)")
+_EPOCH_OF = re.compile(r"epochs?['\"]? ?[:=#\[(]? ?([0-9]+)(?:\.[0-9]+)?(?: ?(?:/|of) ?([0-9]+))?")
 _BARE_COUNT = re.compile(r"([0-9]+)it ?\[")  # tqdm without a total
 _PERCENT = re.compile(r"([0-9]+(?:\.[0-9]+)?) ?%")
 _ANY_NUMBER = re.compile(r"[0-9]+(?:\.[0-9]+)?")
@@ -222,6 +222,11 @@ class PrintedProgress(Value, frozen=True, kw_only=True):
     epoch: int | None = None  # which is also n, if the line counts nothing else
     epochs: int | None = None  # in all
 
+    @property
+    def of_epoch(self) -> bool:
+        """Whether it counts within an epoch, probably: a line may also have the run's step."""
+        return self.epoch is not None and (self.n, self.total) != (self.epoch, self.epochs)
+
 
 class PrintedLine(NamedTuple):
     text: str  # without clocks, rates and spinners
@@ -304,9 +309,9 @@ def _progress(text: str, counted: list[tuple[str, str]], bare: list[str]) -> Pri
 
 def _with_epochs(found: PrintedProgress | None, text: str) -> PrintedProgress | None:
     counted = _EPOCH_OF.search(text) if found and "epoch" in text else None
-    if found is None or counted is None or max(map(len, counted.groups())) > MAX_DIGITS:
+    if found is None or counted is None or max(map(len, counted.groups(""))) > MAX_DIGITS:
         return found
-    return replace(found, epoch=int(counted[1]), epochs=int(counted[2]))
+    return replace(found, epoch=int(counted[1]), epochs=int(counted[2] or 0) or None)
 
 
 def _rate(text: str) -> float | None:

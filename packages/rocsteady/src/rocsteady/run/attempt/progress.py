@@ -168,11 +168,28 @@ class PrintedCounter:
     def __init__(self) -> None:
         self.latest: int | None = None
         self.resets = False  # it began again: a bar of one epoch, say
+        self.goes_on = False  # in the next epoch, from where it was: it is the run's
         self._first: tuple[int, int] | None = None
         self._most = 0  # by which it was ahead
+        self._epoch: int | None = None  # of its own bar
+        self._passed = self._in_epoch = 0  # in the epochs before it, and in it
+        self._of_epoch: int | None = None
 
-    def update(self, printed: int, made: int) -> None:
+    @property
+    def in_epochs(self) -> int | None:
+        """What the bars of all epochs counted; None if the counter is not one of an epoch."""
+        return None if self._epoch is None else self._passed + self._in_epoch
+
+    def update(self, progress: PrintedProgress, made: int) -> None:
         """Take what is printed, and the steps that were made by then, or a little later."""
+        printed = progress.n
+        if progress.of_epoch and progress.epoch != self._epoch:
+            begins_again = printed < self._in_epoch
+            self.goes_on = self.goes_on or (self._epoch is not None and not begins_again)
+            if begins_again:  # it went to its end, which a look may have missed
+                self._passed += self._of_epoch or self._in_epoch
+            self._epoch, self._in_epoch, self._of_epoch = progress.epoch, printed, progress.total
+        self._in_epoch = max(self._in_epoch, printed) if progress.of_epoch else self._in_epoch
         if printed == self.latest:
             return
         self.resets = self.resets or (self.latest is not None and printed < self.latest)
@@ -296,7 +313,10 @@ class AttemptProgress:
         if not self._counting:
             printed = self._printed()
             unclear = self._resumed and self._counter.resets and not self._by_log
-            return printed.n if printed and not unclear else None
+            if printed is None or unclear:
+                return None
+            in_epochs = None if self._by_log else self._counter.in_epochs
+            return printed.n if in_epochs is None else in_epochs
         steps = [beat.base + beat.step for beat in self._counting if beat.base]
         if steps:
             return max(steps)
@@ -353,7 +373,7 @@ class AttemptProgress:
         """Take a look into account, and return it for the journal."""
         printed = self._printed()
         if printed is not None:
-            self._counter.update(printed.n, self._made)
+            self._counter.update(printed, self._made)
         step = self.step or 0
         if step > self._began_at and self._first is None:
             self._first = step
@@ -392,11 +412,14 @@ class AttemptProgress:
         total = self._total or next((beat.total for beat in self._counting if beat.total), None)
         if total is None and printed is not None:
             self._epochs.update(printed, self._made)
-            if not self._counting or self._counter.ahead is not None:
+            batches = max((beat.batches for beat in self._counting), default=0)
+            in_epoch = printed.total if printed.of_epoch and not self._counter.goes_on else None
+            of_one = self._counter.resets or printed.total == (batches or in_epoch)
+            counts_steps = not self._counting or self._counter.ahead is not None
+            if counts_steps and not (of_one and printed.total):
                 total = printed.total
             else:
-                batches = max((beat.batches for beat in self._counting), default=0)
-                total = self._epochs.steps(batches)
+                total = self._epochs.steps(batches or in_epoch or 0)
         return total if total is None or step <= total else None
 
     def _see_work(self, now: float, step: int) -> None:
