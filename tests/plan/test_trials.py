@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import time
 from contextlib import nullcontext
 from pathlib import Path
 from typing import cast
@@ -18,13 +17,13 @@ from rocsteady.plan.trials import (
     LEAST_ANSWERS,
     Bounds,
     GpuLoad,
-    GpuSampler,
     KeptTrial,
     KeptTrials,
     PlanTrials,
     TrialKind,
     TrialResult,
     Trials,
+    gpu_load,
     keep_trials,
     kept_trials,
 )
@@ -172,48 +171,18 @@ def test_a_trial_returns_how_far_it_came_and_why_it_failed(
     )
 
 
-def lay_out(root: Path, busy: int, memory: int) -> Path:
-    device = root / "sys/devices/pci0000:00/0000:03:00.0"
-    device.mkdir(parents=True)
-    (device / "vendor").write_text("0x1002\n")
-    (device / "gpu_busy_percent").write_text(f"{busy}\n")
-    (device / "mem_info_vram_used").write_text(f"{memory}\n")
-    card = root / "sys/class/drm/card0"
-    card.mkdir(parents=True)
-    (card / "device").symlink_to(device)
-    return device
+def test_the_mean_of_how_busy_the_busiest_gpu_was_and_the_most_memory() -> None:
+    readings = [(1.0, {"GPU 0 busy": 90.0, "GPU 0 memory": 100.0})]  # while it was starting
+    for at, busy, memory in ((2.0, 20.0, 300.0), (3.0, 40.0, 500.0), (4.0, 30.0, 400.0)):
+        assert gpu_load(readings, 1.5) is None, f"fewer than {LEAST_ANSWERS} answers say nothing"
+        measured = {"GPU 0 busy": busy, "GPU 0 memory": memory, "GPU 1 busy": 1.0, "loss": 99.0}
+        readings.append((at, measured))
+
+    assert gpu_load(readings, 1.5) == GpuLoad(busy=30.0, memory=500)
 
 
-def look(use: GpuSampler) -> None:
-    use.look()
-    assert use._asking is not None
-    use._asking.join(20)
-
-
-linux = pytest.mark.skipif(sys.platform == "win32", reason="the files are those of Linux")
-
-
-@linux
-def test_the_mean_of_how_busy_it_was_and_the_most_memory(tmp_path: Path) -> None:
-    device = lay_out(tmp_path, busy=90, memory=100)
-    use = GpuSampler(tmp_path)
-    look(use)  # while the job was still starting
-    began = time.time()
-    for busy, memory in ((20, 300), (40, 500), (30, 400)):
-        (device / "gpu_busy_percent").write_text(f"{busy}\n")
-        (device / "mem_info_vram_used").write_text(f"{memory}\n")
-        assert use.since(began) is None, f"fewer than {LEAST_ANSWERS} answers say nothing"
-        look(use)
-
-    assert use.since(began) == GpuLoad(busy=30.0, memory=500)
-
-
-@linux
-def test_a_machine_without_counters_says_nothing(tmp_path: Path) -> None:
-    use = GpuSampler(tmp_path)
-    look(use)
-
-    assert use.since(0.0) is None
+def test_a_machine_without_counters_says_nothing() -> None:
+    assert gpu_load([(1.0, {"loss": 2.0, "host memory": 1e9})] * 5, 0.0) is None
 
 
 def test_trials_are_kept_for_a_plan_without_trials_of_the_same_software(

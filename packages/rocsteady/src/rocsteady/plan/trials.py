@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import math
-import os
-import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -28,10 +26,6 @@ from rocsteady.hangs.heartbeat_pages import (
     read_pages,
     read_size,
 )
-from rocsteady.hangs.looking.cgroups import ROOT
-from rocsteady.hangs.looking.gpu_counters import read_gpu_counters
-from rocsteady.hangs.looking.memory import read_memory
-from rocsteady.hangs.looking.process_tree import processes
 from rocsteady.hangs.looking.stacks import sample_stacks
 from rocsteady.hangs.values import Heartbeat
 from rocsteady.model import (
@@ -51,6 +45,7 @@ from rocsteady.plan.values import Pace
 from rocsteady.probe.sandbox_run import Sandbox
 from rocsteady.probe.scratch import Scratch
 from rocsteady.run.attempt.attempt_end import AttemptEnd
+from rocsteady.run.attempt.gauges import GPU_BUSY, GPU_MEMORY, HOST_MEMORY
 from rocsteady.run.checkpoints.resume import Launch
 from rocsteady.run.context import Services
 from rocsteady.run.job.values import Job
@@ -62,16 +57,17 @@ from rocsteady.run.telling.announcer import Announcer
 from rocsteady.store.journal import Journal
 from rocsteady.store.location import find_place
 from rocsteady.store.machine_history import Memory
+from rocsteady.store.values import Sample
 from rocsteady.system.atomic_file import write_whole
 from rocsteady.wording import duration, plural
 
 COMPUTE = ("compute", "backward", "optimizer")  # phases
 SHARE = 0.1  # of the time that the job still takes, for trials
-MEMORY_EVERY = 1.0  # seconds
+GAUGES_EVERY = timedelta(seconds=1)
 STACKS_FOR = 5.0  # seconds, after the pace is measured
-COUNTERS_WITHIN = timedelta(seconds=5)
 RESTARTS_OFF = 2.0  # times, up or down, that a pace over a few restarts may be off; our guess
 LEAST_ANSWERS = 3  # answers; fewer say little of a mean
+Reading = tuple[float, Mapping[str, float]]  # when, and what was measured by name
 
 
 class Bounds(Value, frozen=True, kw_only=True):
@@ -101,13 +97,13 @@ class Measurement(Observer):
         self._sizes: dict[int, Size] = {}
         self._stacks: list[tuple[str, ...]] = []  # frames of the training thread, innermost first
         self._begun: dict[int, float] = {}
-        self._phases: list[tuple[float, dict[str, float]]] = []
-        self._most_memory, self._gpus = 0, GpuSampler()
+        self._phases: list[Reading] = []
+        self._readings: list[Reading] = []
         self._known_since: float | None = None
-        self._since, self._looked = time.monotonic(), 0.0
+        self._since = time.monotonic()
 
     def launching(self, run: ObservedRun, launch: Launch) -> Launch:
-        self._begun[run.attempt], self._phases, self._most_memory = time.time(), [], 0
+        self._begun[run.attempt], self._phases, self._readings = time.time(), [], []
         self._known_since = None
         return launch
 
@@ -151,16 +147,16 @@ class Measurement(Observer):
             place=failure.fingerprint.place,
         )
 
+    def sampled(self, run: ObservedRun, sample: Sample) -> None:
+        del run
+        self._phases.append((sample.at, sample.seconds_in))
+        self._readings.append((sample.at, sample.measured))
+
     def ticked(self, run: ObservedRun) -> None:
         number = run.attempt
         if run.is_over or number not in self._begun:
             return
         beats = read_pages(run.pages) if run.pages else ()
-        self._phases.append((time.time(), _by_phase(beats)))
-        if time.monotonic() - self._looked >= MEMORY_EVERY:
-            self._looked = time.monotonic()
-            self._most_memory = max(self._most_memory, _held(run))
-            self._gpus.look()
         self._take_in(run)
         if self._is_known(number, beats) or time.monotonic() - self._since > self._bounds.within:
             run.end()
@@ -177,11 +173,13 @@ class Measurement(Observer):
         pace = measure(step_times, started=self._begun[number])
         if pace is None:
             return
-        use = self._gpus.since(step_times[-1].at - pace.seconds)
+        readings = tuple(self._readings)
+        use = gpu_load(readings, step_times[-1].at - pace.seconds)
+        memory = max((measured.get(HOST_MEMORY, 0) for _, measured in readings), default=0)
         self.paces[number] = replace(
             pace,
             slowed_by=self._slowed_by(pace, step_times[-1].at),
-            memory=self._most_memory or None,
+            memory=int(memory) or None,
             gpu_busy=use.busy if use else None,
             gpu_memory=use.memory if use else None,
             parameters=size.parameters if size else None,
@@ -210,7 +208,7 @@ class Measurement(Observer):
     def _slowed_by(self, pace: Pace, until: float) -> dict[str, float]:
         """Return the seconds of a step by phase, without those of the warm-up."""
         since = until - pace.seconds
-        inside = [phases for at, phases in self._phases if at >= since]
+        inside = [phases for at, phases in tuple(self._phases) if at >= since]
         if len(inside) < 2 or not pace.steps:  # noqa: PLR2004 - a difference needs two
             return {}
         first, last = inside[0], inside[-1]
@@ -224,62 +222,24 @@ class Measurement(Observer):
         }
 
 
-def _held(run: ObservedRun) -> int:
-    if os.name == "nt":
-        return 0
-    pids = processes(0, f"{run.run.name}-{os.getpid()}-{run.attempt}")
-    return sum(_own(sizes) for sizes in read_memory(pids).processes.values())
-
-
-def _own(sizes: Mapping[str, int]) -> int:
-    """Return what a process holds beside its files; shared memory counts in each that maps it."""
-    return sizes.get("RssAnon", sizes.get("VmRSS", 0)) + sizes.get("RssShmem", 0)
-
-
-def _by_phase(beats: tuple[Heartbeat, ...]) -> dict[str, float]:
-    if not beats:
-        return {}
-    return dict(max(beats, key=lambda beat: beat.step).seconds_in)
-
-
 class GpuLoad(Value, frozen=True, kw_only=True):
     busy: float  # of 100, the mean
     memory: int | None  # bytes, at most
 
 
-class GpuSampler:
-    def __init__(self, root: Path = ROOT) -> None:
-        self._root = root
-        self._asking: threading.Thread | None = None
-        self._seen: list[tuple[float, str, float, int | None]] = []  # when, which, busy, memory
-
-    def look(self) -> None:
-        if self._asking is None or not self._asking.is_alive():
-            self._asking = threading.Thread(target=self._ask, daemon=True)
-            self._asking.start()
-
-    def since(self, moment: float) -> GpuLoad | None:
-        """Return what was seen since; None if too little was."""
-        by_gpu: dict[str, list[tuple[float, int | None]]] = {}
-        for at, card, busy, memory in tuple(self._seen):
-            if at >= moment:
-                by_gpu.setdefault(card, []).append((busy, memory))
-        uses = [
-            GpuLoad(
-                busy=fmean(busy for busy, _ in seen),
-                memory=max((memory for _, memory in seen if memory is not None), default=None),
-            )
-            for seen in by_gpu.values()
-            if len(seen) >= LEAST_ANSWERS
-        ]
-        return max(uses, key=lambda use: use.busy, default=None)
-
-    def _ask(self) -> None:
-        for gpu in read_gpu_counters(within=COUNTERS_WITHIN, root=self._root):
-            reading = gpu.reading
-            if reading is not None and reading.busy_percent is not None:
-                seen = time.time(), gpu.card, float(reading.busy_percent), reading.vram_used_bytes
-                self._seen.append(seen)
+def gpu_load(readings: Iterable[Reading], since: float) -> GpuLoad | None:
+    """Return how much the GPU did that did the most; None if too little was seen."""
+    seen: dict[tuple[str, str], list[float]] = {}
+    for at, measured in readings:
+        for name, value in measured.items() if at >= since else ():
+            gpu, _, what = name.rpartition(" ")
+            seen.setdefault((gpu, what), []).append(value)
+    loads = [
+        GpuLoad(busy=fmean(values), memory=int(max(seen.get((gpu, GPU_MEMORY), [0]))) or None)
+        for (gpu, what), values in seen.items()
+        if what == GPU_BUSY and len(values) >= LEAST_ANSWERS
+    ]
+    return max(loads, key=lambda load: load.busy, default=None)
 
 
 NO_MEMORY = "oom"  # what kinds of failure for want of memory begin with
@@ -502,7 +462,7 @@ class Trials(Sandbox):
             from_scratch=True,
             retry_crashed=self._retry_crashed,
             strategy=strategy,
-            timing=Timing(quick_crash=timedelta(0)),
+            timing=Timing(quick_crash=timedelta(0), gauges_every=GAUGES_EVERY),
         )
         self._trial = trial = Measurement(bounds, run.scratch, sample_stacks=sample_stacks)
         try:

@@ -147,6 +147,7 @@ class Supervisor:
                 "warnings about the journal": lambda _: self._journal_watch.look(),
                 "a forecast": self._deadline_monitor.seen,
                 "the count of busy GPUs": self._run_end.look,
+                "what is measured of it": self._sampled,
             },
         )
         self._review = AttemptReview(
@@ -429,6 +430,10 @@ class Supervisor:
             self._show_next(event)
         else:
             self._resumed = event
+
+    def _sampled(self, sample: Sample) -> None:
+        for observer in self._observers:
+            observer.sampled(self.observed, sample)
 
     def _has_resumed(self) -> None:
         """Announce it once it is true."""

@@ -14,7 +14,7 @@ from rocsteady.run.attempt.progress import StepTimes
 from rocsteady.run.checkpoints.resume import Launch
 from rocsteady.run.context import Services
 from rocsteady.run.recovery.history import History
-from rocsteady.store.values import Run
+from rocsteady.store.values import Run, Sample
 
 TICK = 0.1  # seconds
 
@@ -68,6 +68,9 @@ class Observer:
 
     def ticked(self, run: ObservedRun) -> None:
         """Look at the run, again and again, in a thread of its own."""
+
+    def sampled(self, run: ObservedRun, sample: Sample) -> None:
+        """Take in what was measured; the watching of the run waits for it."""
 
     def ended(self, run: ObservedRun, end: AttemptEnd) -> None:
         """React to the end of an attempt, whose pages are still there."""

@@ -28,6 +28,7 @@ class Timing(Value, frozen=True, kw_only=True):
     back_off: timedelta = timedelta(seconds=5)  # doubled each time
     gpu_rest: timedelta = timedelta(seconds=60)  # that the kernel is quiet about a GPU that failed
     gpu_rest_at_most: timedelta = timedelta(minutes=5)
+    gauges_every: timedelta | None = None  # None: memory and GPUs each at their own pace
     kfd_within: timedelta = timedelta(seconds=15)  # for old processes to leave the GPU
 
 

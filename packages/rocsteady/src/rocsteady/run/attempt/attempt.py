@@ -110,7 +110,8 @@ class Attempt:
         apart = services.hosts is not None
         self._pulse: Pulse = begin(self._began, boot_clock(), context.learned, apart=apart)
         self._counter = OutputCounter(total.log)
-        self._gauges, self._loss = Gauges(self._counter.take_loss), SpoiltLoss()
+        self._gauges = Gauges(self._counter.take_loss, options.timing.gauges_every)
+        self._loss = SpoiltLoss()
         self._snapshots: tuple[Snapshot, ...] = ()
         self._looking, self._judging = 0.0, False  # seconds of the last look; it is to be judged
         self._known_stacks = KnownStacks(KeptStacks(), KeptStacks())

@@ -24,7 +24,13 @@ GPU_WITHIN = timedelta(seconds=5)
 
 
 class Gauges:
-    def __init__(self, take_loss: Callable[[], float | None], root: Path = ROOT) -> None:
+    def __init__(
+        self,
+        take_loss: Callable[[], float | None],
+        every: timedelta | None = None,
+        root: Path = ROOT,
+    ) -> None:
+        self._every = every.total_seconds() if every else None
         self._take_loss = take_loss
         self._root = root
         self._began: float | None = None
@@ -41,11 +47,11 @@ class Gauges:
             measured[LOSS] = loss
         self._began = now if self._began is None else self._began
         every = FIRST_EVERY if now - self._began < AT_FIRST else MEMORY_EVERY
-        if now - self._memory_at >= every:
+        if now - self._memory_at >= (self._every or every):
             self._memory_at = now
             if used := host_memory(pids(), self._root):
                 measured[HOST_MEMORY] = used
-        due = self._has_gpus and now - self._gpus_at >= GPUS_EVERY
+        due = self._has_gpus and now - self._gpus_at >= (self._every or GPUS_EVERY)
         if due and (self._asking is None or not self._asking.is_alive()):
             self._gpus_at = now
             self._asking = threading.Thread(target=self._ask_gpus, daemon=True)
