@@ -21,7 +21,7 @@ import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from rocsteady.probe.catalog import PROBES, Probe, at_level, estimate
+from rocsteady.probe.catalog import FRESH_START, LEVELS, PROBES, Probe
 from rocsteady.probe.guard import Guard
 from rocsteady.probe.processes import lay_out
 from rocsteady.probe.runner import ProbeRunner
@@ -121,16 +121,24 @@ def compare(python: str, made: ProbeRunner, titles: dict[str, int], repeat: int)
     return ratios
 
 
+def at_level(level: int) -> list[Probe]:
+    return [probe for probe in PROBES if probe.level <= level and probe.gpus == 0]
+
+
+def estimate(level: int) -> float:
+    column = LEVELS.index(level)
+    return sum(FRESH_START + probe.seconds[column] for probe in at_level(level))
+
+
 def whole(python: str, level: int) -> tuple[float, int]:
     """Time a level on a machine without a GPU, from nothing."""
     began = time.monotonic()
     bad = 0
     with runner(python) as made:
         for probe in at_level(level):
-            if probe.gpus == 0:
-                column = level - 1
-                seen = made.run(probe, tries=probe.tries[column], seconds=probe.seconds[column])
-                bad += seen.bad
+            column = level - 1
+            seen = made.run(probe, tries=probe.tries[column], seconds=probe.seconds[column])
+            bad += seen.bad
     return time.monotonic() - began, bad
 
 

@@ -95,7 +95,7 @@ def test_no_folder_and_no_loader_tell_nothing(tmp_path: Path) -> None:
 
 
 def test_facts_of_one_process(tmp_path: Path) -> None:
-    page(tmp_path, 7, W_LOADERS=2, W_WORKERS=4, W_CONTEXT=1, W_MAP_STYLE=2, W_GUARDED=1)
+    page(tmp_path, 7, W_LOADERS=2, W_WORKERS=4, W_CONTEXT=1, W_GUARDED=1)
 
     assert read_loader_facts(tmp_path) == LoaderFacts(
         loaders=2,
@@ -103,7 +103,6 @@ def test_facts_of_one_process(tmp_path: Path) -> None:
         context="fork",
         pickles=None,
         main_guarded=False,
-        map_style=True,
     )
 
 
@@ -113,7 +112,6 @@ def test_facts_of_one_process(tmp_path: Path) -> None:
         ("pickles", (wire.YES, wire.NO), False),
         ("pickles", (wire.NOT_TOLD, wire.YES), True),
         ("main_guarded", (wire.YES, wire.NO), False),
-        ("map_style", (wire.YES, wire.NO), False),
         ("persistent", (wire.NOT_TOLD, wire.YES), True),
         ("persistent", (wire.NOT_TOLD, wire.NOT_TOLD), False),
     ],

@@ -38,7 +38,7 @@ BEGIN = """
 def facts(workers: int = 1, **other: Any) -> LoaderFacts:  # noqa: ANN401 - any field
     """Return what is told of forked workers of a guarded script, unless ``other`` differs."""
     usual = {"loaders": 1, "context": "fork", "pickles": None, "main_guarded": True}
-    return LoaderFacts(workers=workers, **{"map_style": True, **usual, **other})
+    return LoaderFacts(workers=workers, **{**usual, **other})
 
 
 def strategy(**settings: object) -> str:
@@ -103,9 +103,7 @@ def test_no_workers_for_every_loader_however_it_was_made(inside: Inside, torch_p
         "num_workers 2 -> 0; random numbers that the dataset draws are then the training's own;"
         " an iterable dataset may give other batches to another number of workers"
     )
-    assert read_loader_facts(inside.injection.pages) == facts(
-        4, loaders=6, main_guarded=False, map_style=False
-    )
+    assert read_loader_facts(inside.injection.pages) == facts(4, loaders=6, main_guarded=False)
 
 
 def test_fewer_workers_with_all_other_settings(inside: Inside, torch_python: str) -> None:
@@ -299,7 +297,7 @@ FACTS = {
         """
     def main(): values(DataLoader(Stream(), num_workers=1))
     if '__main__' == __name__: main()""",
-        facts(map_style=False),
+        facts(),
     ),
 }
 

@@ -14,9 +14,7 @@ RANKS = ("barrier (site-packages/torch/distributed/c10d.py:1)", "main (train.py:
 
 
 def loaders(workers: int) -> LoaderFacts:
-    return LoaderFacts(
-        loaders=1, workers=workers, context="fork", pickles=True, main_guarded=True, map_style=True
-    )
+    return LoaderFacts(loaders=1, workers=workers, context="fork", pickles=True, main_guarded=True)
 
 
 def test_a_loader_without_workers_is_replayed_with_some() -> None:

@@ -214,9 +214,7 @@ def test_what_prevents_a_trainer_from_resuming_is_in_the_file(tmp_path: Path) ->
 
 
 def test_a_job_file_says_what_each_line_rests_on(expected: Expected) -> None:
-    loader = LoaderFacts(
-        loaders=2, workers=4, context="fork", pickles=None, main_guarded=None, map_style=True
-    )
+    loader = LoaderFacts(loaders=2, workers=4, context="fork", pickles=None, main_guarded=None)
     tried = replace(one(COUNTER, checkpoints=("c/*.pt",), models=("m.pt",)), loader=loader)
     draft = Draft(
         command=COMMAND,

@@ -388,9 +388,7 @@ def test_out_of_memory_names_the_batch_and_tries_half_of_it() -> None:
 
 
 def test_where_loading_is_the_limit_more_workers_are_tried() -> None:
-    loader = LoaderFacts(
-        loaders=1, workers=1, context="fork", pickles=True, main_guarded=True, map_style=True
-    )
+    loader = LoaderFacts(loaders=1, workers=1, context="fork", pickles=True, main_guarded=True)
     slow = tried(pace=pace(1.0, data=0.8, compute=0.2), loader=loader)
     make = Scripted(gpu=(slow,), cpu=(tried(0.2),))
     _, options = planned(make, replace(GPU, cores=6), by=7200.0)

@@ -96,7 +96,6 @@ def test_what_does_not_fail_accuses_nobody(tmp_path: Path) -> None:
     cause = search(Tries(tmp_path, script=[OK] * 3), {}).find((), ("python", "train.py"))
 
     assert (cause.operation, cause.cures, cause.reproducing.worked) == (None, (), 3)
-    assert cause.reproducing.highest_rate == 1.0
 
 
 def test_the_scripts_own_error_is_tried_once_and_accuses_nobody(tmp_path: Path) -> None:
@@ -196,12 +195,6 @@ def test_a_reproduction_is_short_fails_alone_and_works_in_float64(
     )
 
     assert made.is_proven is proven
-
-
-def test_zero_failures_in_n_tries_have_a_bound() -> None:
-    tries = tuple(ended(OK) for _ in range(30))
-
-    assert Experiment(tries=tries).highest_rate == pytest.approx(0.1)
 
 
 def names() -> Iterator[str]:

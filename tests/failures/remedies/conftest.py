@@ -61,7 +61,6 @@ class Situations:
             "context": "fork",
             "pickles": None,
             "main_guarded": True,
-            "map_style": True,
         }
         return LoaderFacts(**{**plain, **told})
 

@@ -53,7 +53,6 @@ LOADERS = st.fixed_dictionaries(
         "workers": st.integers(0, 8),
         "pickles": st.none() | st.booleans(),
         "main_guarded": st.none() | st.booleans(),
-        "map_style": st.booleans(),
     }
 )
 WORLDS = st.fixed_dictionaries(

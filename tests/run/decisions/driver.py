@@ -126,9 +126,7 @@ def beat(ending: Ending, world: int) -> Heartbeat:
 
 def _loader(workers: int) -> LoaderFacts:
     context = "fork" if workers else ""
-    return LoaderFacts(
-        loaders=1, workers=workers, context=context, pickles=True, main_guarded=True, map_style=True
-    )
+    return LoaderFacts(loaders=1, workers=workers, context=context, pickles=True, main_guarded=True)
 
 
 def _found(ending: Ending) -> HangEvidence:

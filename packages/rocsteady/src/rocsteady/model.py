@@ -242,7 +242,6 @@ class LoaderFacts(Value, frozen=True, kw_only=True):
     context: str  # by which those would be started: fork, spawn, forkserver; "" without workers
     pickles: bool | None  # dataset, collate_fn and worker_init_fn; None: not tried
     main_guarded: bool | None  # importing the main module again starts nothing
-    map_style: bool  # all datasets have indexes
     persistent: bool = False  # one keeps its workers from epoch to epoch
 
 

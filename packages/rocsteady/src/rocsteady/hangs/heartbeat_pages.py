@@ -155,7 +155,6 @@ def read_loader_facts(folder: Path) -> LoaderFacts | None:
         context=wire.CONTEXTS[context] if context < len(wire.CONTEXTS) else "",
         pickles=_one_answer(told, wire.W_PICKLES, decides=wire.NO),
         main_guarded=_one_answer(told, wire.W_GUARDED, decides=wire.NO),
-        map_style=_one_answer(told, wire.W_MAP_STYLE, decides=wire.NO) is True,
         persistent=_one_answer(told, wire.W_PERSISTENT, decides=wire.YES) is True,
     )
 

@@ -175,14 +175,3 @@ PROBES: tuple[Probe, ...] = (
     _ranks("nccl", level=1, seconds=(0.5, 3.0, 30.0)),
     _ranks("gloo", level=2, seconds=(0.5, 2.0, 20.0)),
 )
-
-
-def at_level(level: int) -> tuple[Probe, ...]:
-    return tuple(probe for probe in PROBES if probe.level <= level)
-
-
-def estimate(level: int, *, gpus: int = 0) -> float:
-    """Return the seconds that a level takes at most, if nothing hangs."""
-    chosen = [probe for probe in at_level(level) if probe.gpus <= gpus]
-    column = LEVELS.index(level)
-    return sum(FRESH_START + probe.seconds[column] for probe in chosen)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-import math
 import os
 import time
 from collections.abc import Callable, Mapping
@@ -120,11 +119,6 @@ class Experiment(Value, frozen=True, kw_only=True):
         if bad:
             return max(set(bad), key=bad.count)
         return ProbeOutcome.OK if self.worked else ProbeOutcome.NOT_RUN
-
-    @property
-    def highest_rate(self) -> float:
-        """The rate of failures that so many tries without one still allow, 95 %."""
-        return min(1.0, 3 / self.worked) if self.worked and not self.failed else math.nan
 
     @property
     def seconds(self) -> float:

@@ -16,7 +16,6 @@ from rocsteady.hangs.heartbeat_pages import numbered
 from rocsteady.model import Value
 
 ORIGIN_LIMIT, NUMBERS_LIMIT = 256 * 1024, 4 * 1024 * 1024  # bytes
-SHOWN = 4  # tensors in a title
 _HEAD = struct.Struct("=4Q")
 
 

@@ -251,7 +251,6 @@ class Story(Value, frozen=True, kw_only=True):
     next_step: NextStep
     steps: int | None  # that were made
     met: str  # whether the deadline was met, or is expected to be; "" without one
-    slack: float | None  # seconds between the end, or the expected end, and the deadline
     attempts: tuple[AttemptStory, ...]
     troubles: tuple[TroubleGroup, ...]
     plots: tuple[Plot, ...]
@@ -279,11 +278,10 @@ def story_document(story: Story) -> dict[str, object]:
 
 
 def build_story(facts: RunFacts) -> Story:
-    record, run = facts.record, facts.record.run
+    record = facts.record
     attempts = attempt_stories(record, is_running=facts.is_running)
     state = _state(facts)
     current = open_incident(record) if state is State.RUNNING else None
-    end = run.ended or (record.forecast.at if record.forecast else None)
     injected = any(message.event is RunEvent.FAULTS for message in record.messages)
     return Story(
         at=facts.at,
@@ -294,7 +292,6 @@ def build_story(facts: RunFacts) -> Story:
         next_step=_next_step(facts, state, attempts),
         steps=_steps(record.progress)[0],
         met=_met(record),
-        slack=record.deadline - end if record.deadline is not None and end is not None else None,
         attempts=attempts,
         troubles=_grouped(_troubles(facts, attempts)),
         plots=plots(record.progress, record.attempts, record.intents),

@@ -57,9 +57,8 @@ BUCKETS = 44  # the last one holds everything from 2 hours up
 W_LOADERS = 460  # DataLoaders that were iterated over
 W_WORKERS = 461  # the most workers that the script asked for
 W_CONTEXT = 462  # how they would be started: index into CONTEXTS
-W_MAP_STYLE = 463  # this and the next two: one of NOT_TOLD, NO, YES; all datasets have indexes
-W_GUARDED = 464  # the main module can be imported again without starting to work
-W_PICKLES = 465  # what goes to the workers can be pickled
+W_GUARDED = 464  # NOT_TOLD, NO or YES: the main module can be imported without starting to work
+W_PICKLES = 465  # the same: what goes to the workers can be pickled
 W_NOT_FINITE = (
     467  # the step in which the loss was not finite, of those in a row the first; 0: none
 )

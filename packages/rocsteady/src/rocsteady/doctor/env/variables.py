@@ -189,14 +189,6 @@ class _Rules:
         alone = tuple(it for it in self.variables if it.name == name)
         return bool(self.machine.gpus.gpus) and not visible(_with(self.machine, alone))
 
-    def cancels(self, value: str | None, known: Variable) -> bool:
-        """Whether a variable makes those that it is listed with ineffective here."""
-        torch = self.machine.torch
-        version = torch.version.partition("+")[0] if torch else ""
-        return (not known.cancels_at or value in known.cancels_at) and (
-            not known.cancels_torch or version_fits(version, known.cancels_torch)
-        )
-
     def caused(self, name: str) -> _Caused:
         """Return what holds because of a variable, and what does not hold because of it."""
         alone = self._holding([it for it in self.variables if it.name == name])
@@ -325,14 +317,18 @@ def _by_rules(caused: _Caused, rules: _Rules) -> Iterator[VariableReason]:
         )
 
 
+def _cancels(value: str | None, known: Variable) -> bool:
+    return not known.cancels_at or value in known.cancels_at
+
+
 def _by_list(each: Assignment, known: Variable, rules: _Rules) -> Iterator[VariableReason]:
     cancelled = [name for name in known.cancels if name in rules.names]
-    if cancelled and rules.cancels(each.value, known):
+    if cancelled and _cancels(each.value, known):
         text = f"With it, {' and '.join(cancelled)} has no effect."
         yield rules.reason(known, Effect.CANCELS, text)
     for other in rules.variables:
         listed_as = rules.knowledge.variables.get(other.name)
-        if listed_as and each.name in listed_as.cancels and rules.cancels(other.value, listed_as):
+        if listed_as and each.name in listed_as.cancels and _cancels(other.value, listed_as):
             spelled = f"{other.name}={other.value}" if listed_as.cancels_at else other.name
             text = f"No effect while {spelled} is set."
             yield rules.reason(listed_as, Effect.CANCELLED, text)

@@ -85,4 +85,3 @@ class Variable(KnowledgeEntry, frozen=True, kw_only=True):
     takes: tuple[str, ...] = ()  # its values: a form such as "switch", or each word; none: any
     cancels: tuple[str, ...] = ()  # variables that have no effect while this one is set
     cancels_at: tuple[str, ...] = ()  # only with one of these values; none: with any
-    cancels_torch: str = ""  # only in these releases of torch; none: in any

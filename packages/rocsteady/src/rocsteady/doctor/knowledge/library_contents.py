@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping
 from functools import cache
 from typing import NamedTuple
 
@@ -16,7 +15,6 @@ from rocsteady.doctor.knowledge.reader import DataFolder, Knowledge
 from rocsteady.model import Value
 
 LOOKED_AT = ("HIP", "ROCr", "MIOpen", "RCCL", "rocBLAS", "hipBLASLt", "hipcc")
-Places = Mapping[str, tuple[str, ...]]  # library to versions
 
 
 class Gone(NamedTuple):

@@ -192,16 +192,12 @@ class LoaderRecorder:
 
     def iterated(self, loader: Any) -> None:
         workers, context = getattr(loader, MARK, None) or (loader.num_workers, "")
-        if not self._count:
-            self._heart.tell(wire.W_MAP_STYLE, wire.YES)
         if loader not in self._seen:
             self._seen.add(loader)
             self._count += 1
             self._heart.tell(wire.W_LOADERS, self._count)
         if getattr(loader, "persistent_workers", False):  # torch 1.7
             self._heart.tell(wire.W_PERSISTENT, wire.YES)
-        if loader._dataset_kind != 0:  # noqa: SLF001 - 0 is "map-style", as it has been for years
-            self._heart.tell(wire.W_MAP_STYLE, wire.NO)
         if workers > self._heart.facts.get(wire.W_WORKERS, 0):
             context = context or spelled(loader.multiprocessing_context)
             self._heart.tell(wire.W_WORKERS, min(workers, 1 << 32))
