@@ -220,7 +220,7 @@ def test_a_secret_that_holds_or_is_part_of_another_is_hidden_whole() -> None:
 UNHEARD = (
     "qx_36A", "qxk-40A", "zz_live_24A", "Qx.48A", "qxz_v2_43A", "qx_64x", "qx_live_40x",
     "qxpat_32x", "qx_36A.24A", "qx:32A", "qx_44n", "qxkey-60n", "QX40A", "q8_30A",
-    "qx-api03-60A", "qx_22A_43A",
+    "qx-api03-60A", "qx_22A_43A", "qx-38n", "qx_v1_32x_8x", "qx2_32x", "qx-api-32x", "sdk-qx-40x",
 )  # fmt: skip
 
 
@@ -249,6 +249,11 @@ igemm_fwd_gtcx3_nhwc_fp16_bx0_ex1_bt256x128x32_wt32x32x8 Bf16Gemm128x128x64Kerne
 Qwen2MoeForCausalLM AMDGPUDMABufExportV1 FlashAttnVarlenQKVPackedFunc NCCLCommSplitNoncolor2
 torch-2.9.1+rocm6.4-cp312-cp312-manylinux_2_28_x86_64.whl Llama-3.1-8B-Instruct-Q4_K_M.gguf
 /root/.triton/cache/5NCMVZLCQZ4RT4XW3Y5ABCD2NCMVZLCQZ4R/x.so trainer-5d4f8b7c9d-x2x4z
+20251118T213502Z-gpt2-XL-bs32 DDP_bf16_gc_ON_bs16_lr3e-4_wd0.1_warmup2k hf_storage.cpython-311.pyc
+EleutherAI-gpt-neox-20b-LoRA-r16-a32 2024-11-18T21-35-02Z-resnet50-Adam-LR1e-4-BS256
+Dataset027_ACDC__nnUNetPlans__3d_fullres DreamBooth-LoRA-SDXL-rank64-TE1-TE2-BF16-snr5
+openCLIP-ViT-bigG-14-laion2B-39B-b160k Adam_B1_0p9_B2_0p95_EPS_1e8_GC1p0
+resnet50-0123456789abcdef0123456789abcdef trial-0123456789abcdef0123456789abcdef
 model_0123456789abcdef0123456789abcdef loaded, cache_0123456789abcdef0123456789abcdef kept"""
 
 
@@ -401,7 +406,7 @@ def test_recordings_hold_no_secret(
             break
 
 
-@pytest.mark.parametrize("words", [("machine"), ("doctor",), ("doctor", "--json")])
+@pytest.mark.parametrize("words", [("machine",), ("doctor",), ("doctor", "--json")])
 def test_what_is_said_of_a_machine_holds_no_secret(
     command: Command, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]
 ) -> None:

@@ -151,7 +151,8 @@ def drawn(found: re.Match[str]) -> str:
 @pytest.mark.parametrize("entry", data()["secret"], ids=lambda entry: str(entry["name"]))
 def test_every_example_of_every_secret_type_is_hidden(entry: dict[str, Any]) -> None:
     examples = entry["example"] if isinstance(entry["example"], list) else [entry["example"]]
-    for example in examples:
+    prefixes = [] if "pattern" in entry else [f"{each}{{A36}}" for each in entry["keyword"]]
+    for example in (*examples, *prefixes):
         assert any(keyword in example for keyword in entry["keyword"])
         parts = [drawn(each) for each in re.finditer(r"\{([AUhwd])([0-9]+)\}", example)]
         text = re.sub(r"\{([AUhwd])([0-9]+)\}", drawn, example)

@@ -31,7 +31,7 @@ from rocsteady.toml import parse_toml
 
 REDACTED = "<redacted>"
 # Names in snake case are no secrets: a digit, a capital or one long word must follow a prefix.
-_PREFIXED = r"(?:{})(?=[\w.~-]{{0,48}}[0-9A-Z]|[A-Za-z0-9]{{16,99}}(?![\w-]))[\w.~-]{{14,}}"
+_PREFIXED = r"(?:{})(?=[\w~-]{{0,48}}[0-9A-Z]|[A-Za-z0-9]{{16,99}}(?![\w-]))[\w.~-]{{14,}}"
 # 40 hexadecimal digits are a key of Weights & Biases, or a commit; these words tell them apart.
 _HEX_40 = re.compile(r"(?<![0-9A-Za-z])[0-9a-f]{40}(?![0-9A-Za-z])")
 _COMMIT = re.compile(
@@ -44,8 +44,10 @@ _COMMIT = re.compile(
 _KEY_LINE = re.compile(r"(?<![A-Za-z0-9+/=])[A-Za-z0-9+/]{64,76}(?![A-Za-z0-9+/])")
 # Of other words, what a published prefix is followed by, or what is long enough to be a key.
 _WORD = re.compile(r"(?<![\w/\\.~+=-])(?!sha\d)(?P<head>[A-Za-z0-9][\w.~+=-]{15,})(?:/[\w/+=-]*)?")
-_PART, _SYLLABLES = re.compile(r"[A-Za-z0-9]{16,}"), re.compile(r"[A-Z]?[a-z]{2,}|\d+(?:x\d+)+")
+_DRAWN = (re.compile(r"[A-Za-z0-9]{16,}"), re.compile(r"[\w~+-]{20,}"))
+_SYLLABLES = re.compile(r"[A-Z]?[a-z]{2,}|\d+(?:x\d+)+")
 _MOST_SPOKEN, _LEAST_SMALL = 0.6, 24
+_MOST_SPOKEN_IN_ALL, _TURNS_IN_ALL, _PIECE, _LEAST_CASE = 0.55, 0.3, 8, 4
 _PARTS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")  # of a name
 _CHANCE, _HEX = re.compile(r"[A-Za-z0-9+/=_-]+"), re.compile(r"[0-9a-f]{16,}")
 _LOOK_BACK, _LEAST_VALUE = 32, 8
@@ -122,7 +124,7 @@ def _unless_commit(found: re.Match[str]) -> str:
 def _if_drawn(found: re.Match[str]) -> str:
     """Hide a word of which a part looks drawn by chance, unless it is a hash that is named."""
     text = found.string
-    for part in _PART.finditer(text, *found.span("head")):
+    for part in (each for kind in _DRAWN for each in kind.finditer(text, *found.span("head"))):
         since = max(0, part.start() - _LOOK_BACK)
         if is_drawn(part[0]) and not _COMMIT.search(text, since, part.start()):
             return REDACTED
@@ -147,9 +149,15 @@ def is_drawn(part: str) -> bool:
     )
     if upper and lower:
         spoken = sum(map(len, _SYLLABLES.findall(part)))
-        return min(upper, lower, digits) > 1 and spoken <= len(part) * _MOST_SPOKEN
+        if part.isalnum() and min(upper, lower, digits) > 1 and spoken <= len(part) * _MOST_SPOKEN:
+            return True
+        letters, turns = upper + lower + digits, _turns(part)
+        if (len(part) - letters) * _PIECE > len(part) or min(upper, lower) < _LEAST_CASE:
+            return False
+        return spoken <= letters * _MOST_SPOKEN_IN_ALL and turns > len(part) * _TURNS_IN_ALL
     turns = sum(one.isdigit() != two.isdigit() for one, two in pairwise(part))
-    return len(part) >= _LEAST_SMALL and turns > len(part) / 4 and not _HEX.fullmatch(part.lower())
+    long = part.isalnum() and len(part) >= _LEAST_SMALL
+    return long and turns > len(part) / 4 and not _HEX.fullmatch(part.lower())
 
 
 @lru_cache(maxsize=4096)
