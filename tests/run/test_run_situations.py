@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import shlex
 import sys
+import zipfile
 from typing import Any
 
 import pytest
@@ -207,6 +208,19 @@ def test_an_evaluation_that_fails_in_a_shell_script_is_named(project: Project) -
     assert (ended.code, len(story["attempts"])) == (1, 1), ended.err
     assert story["failures"][0]["failure"]["title"].startswith("All 80 steps were made")
     assert "without finishing" not in story["happened"]
+
+
+def test_a_bundle_has_the_evidence_of_a_crash_and_no_secret(project: Project) -> None:
+    project.environment["WANDB_API_KEY"] = "c0ffee11c0ffee22c0ffee33c0ffee44"
+    fails = "print('key', os.environ['WANDB_API_KEY']); os.kill(os.getpid(), 11)"
+    ended, _ = carry_out(project, f"    train(30)\n    {fails}\n")
+    told = project.say("report", project.name, "--bundle")
+
+    assert (ended.code != 0, told.code) == (True, 0), told.err
+    with zipfile.ZipFile(next(project.folder.glob("*.zip"))) as archive:
+        texts = {name: archive.read(name).decode() for name in archive.namelist()}
+    assert "step 30/80" in texts["evidence-1/log-tail.txt"]
+    assert not [name for name, text in texts.items() if "c0ffee22" in text]
 
 
 # ---- A loss that is no number ----

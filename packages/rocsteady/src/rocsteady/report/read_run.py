@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zipfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from io import BytesIO
 from pathlib import Path
 
@@ -90,12 +90,18 @@ def bundle(journal: Journal, line: RunLine, page: str) -> bytes:
     content = BytesIO()
     with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("report.html", page)
-        for incident in sorted(folder.glob("incident-*"))[-INCIDENTS:]:
-            for name in BUNDLED:
-                text = _text(incident / name, BUNDLED_BYTES)
-                if text:
-                    archive.writestr(f"{incident.name}/{name}", printable(redactor.text(text)))
+        for kind in ("incident", "evidence"):  # of a hang, and of how an attempt ended
+            for number in sorted(_numbers(folder, kind))[-INCIDENTS:]:
+                for path in (folder / f"{kind}-{number}" / name for name in BUNDLED):
+                    if text := _text(path, BUNDLED_BYTES):
+                        name = str(path.relative_to(folder))
+                        archive.writestr(name, printable(redactor.text(text)))
     return content.getvalue()
+
+
+def _numbers(folder: Path, kind: str) -> Iterator[int]:
+    names = (path.name.removeprefix(f"{kind}-") for path in folder.glob(f"{kind}-*"))
+    return (int(name) for name in names if name.isdecimal())
 
 
 def _evidence(
