@@ -29,6 +29,18 @@ def test_the_chain_leads_to_the_blamed_thread_and_helpers_are_not_in_it() -> Non
     assert boxes[-1].title == "a lock"
 
 
+def test_the_chain_of_ranks_begins_with_the_blamed_one() -> None:
+    victim = Waiter(pid=5, tid=5, place="ddp.py:9 <module>", waits_for="lock 0x3", frames=OWN)
+    culprit = Waiter(pid=6, tid=6, place="ddp.py:6 load", waits_for="lock 0x4", frames=OWN)
+
+    boxes = wait_boxes((victim, culprit), culprit.place)
+
+    assert [(box.title, box.detail, box.blamed) for box in boxes[:1]] == [
+        ("ddp.py:6 in load", "process 6", True)
+    ]
+    assert wait_boxes((victim, culprit), "")[0].detail == "process 5"
+
+
 def test_two_threads_that_wait_for_each_other_end_in_a_circle() -> None:
     one = Waiter(pid=1, tid=1, place="a.py:1 f", waits_for="lock 0x1", frames=("f (a.py:1)",),
                  ended_by=((1, 2),))  # fmt: skip

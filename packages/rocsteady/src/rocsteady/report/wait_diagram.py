@@ -24,17 +24,29 @@ class Box(Value, frozen=True, kw_only=True):
 
 
 def wait_boxes(waiters: Sequence[Waiter], place: str) -> tuple[Box, ...]:
-    """Follow the wait of the first thread to the one that nobody wakes; () if it does not wait."""
+    """Follow the wait of the first thread to the one that nobody wakes; () if it does not wait.
+
+    Of several ranks, the first may wait for the blamed one over the network, which no thread's wait
+    shows: the chain then begins with the blamed one.
+    """
     if not waiters or waiters[0].waits_for == "runs":
         return ()
+    boxes = _chain(waiters[0], waiters, place)
+    blamed = next((each for each in waiters if place and each.place == place), None)
+    if blamed is None or blamed.waits_for == "runs" or any(box.blamed for box in boxes):
+        return boxes
+    return _chain(blamed, waiters, place)
+
+
+def _chain(first: Waiter, waiters: Sequence[Waiter], place: str) -> tuple[Box, ...]:
     by_key = {(each.pid, each.tid): each for each in waiters}
-    current, boxes, seen = waiters[0], list[Box](), set[tuple[int, int]]()
+    current, boxes, seen = first, list[Box](), set[tuple[int, int]]()
     while len(boxes) < MOST_BOXES:
         seen.add((current.pid, current.tid))
         boxes.append(
             Box(
                 title=_cut(spoken(current.place) or "not Python"),
-                detail=_who(current, waiters[0]),
+                detail=_who(current, first),
                 waits_for=wait_of(current),
                 blamed=bool(place) and current.place == place,
             )
