@@ -82,7 +82,7 @@ def test_the_end_of_a_large_file_is_what_counts(
 ) -> None:
     log = tmp_path / "out.log"
     log.write_bytes(b"HIP error: invalid device function\n" + FAULT.encode())
-    monkeypatch.setattr(explain, "MAX_BYTES", len(FAULT))  # 64 MiB would take its time
+    monkeypatch.setattr(explain, "MAX_BYTES", len(FAULT))  # 32 MiB would take its time
     monkeypatch.setattr(explain, "PIECE_BYTES", 7)
 
     assert explain._given(str(log)) == FAULT

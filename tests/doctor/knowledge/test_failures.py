@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from pathlib import Path
 
 import pytest
@@ -195,6 +196,13 @@ def test_ids_and_titles_are_those_of_one_message() -> None:
 
 def test_ordinary_output_has_none() -> None:
     assert find_message("Epoch 1: 34%| 2574/7500 [17:52<34:12]\nloss 0.4\n") is None
+
+
+def test_a_long_log_is_searched_for_messages_in_no_time() -> None:
+    text, began = "step 1 of 100: loss 0.4, 17 steps/s\n" * 400_000, time.process_time()
+
+    assert find_message(text) is None
+    assert time.process_time() - began < 2.0  # line by line it took 7
 
 
 def test_a_broken_file_is_refused_in_one_line(tmp_path: Path) -> None:

@@ -31,6 +31,7 @@ from rocsteady.errors import ExaminationError
 from rocsteady.failures.classify import Classifier
 from rocsteady.failures.ladder import preview
 from rocsteady.failures.remedy import Remedy, load_remedies
+from rocsteady.failures.signature_search import cleaned
 from rocsteady.failures.situation import Situation
 from rocsteady.failures.symptoms import Symptoms
 from rocsteady.model import Certainty, FailedAttempt, Failure, FailureKind, Fingerprint, Strategy
@@ -50,7 +51,7 @@ from rocsteady.suggestions import no_such
 from rocsteady.system.root import Root
 
 NAMED, NOT_NAMED = 0, 1
-MAX_BYTES = 64 * 1024 * 1024  # bytes of a file's end that are looked at
+MAX_BYTES = 32 * 1024 * 1024  # bytes of a file's end that are looked at
 PIECE_BYTES = 1024 * 1024
 FILE_NAME = re.compile(r"\S*/\S*|\S+\.\w{1,5}|.+\.(?:log|txt|out|err)", re.IGNORECASE)
 AS_IF = 100  # the step at which a preview lets every attempt fail
@@ -133,11 +134,9 @@ def _show_failure(text: str, root: Root, *, as_json: bool) -> int:
         named = _failure_of(knowledge.kinds[text])
     else:
         given = _given(text)
-        classifier = Classifier(knowledge)
-        named = classifier.name(Symptoms(log=given))
-        earlier = named.kind == FailureKind.UNKNOWN and classifier.name(
-            Symptoms(log=given), recovered=True
-        )
+        classifier, symptoms = Classifier(knowledge), Symptoms(log=cleaned(given))
+        named = classifier.name(symptoms)
+        earlier = named.kind == FailureKind.UNKNOWN and classifier.name(symptoms, recovered=True)
         recovered = bool(earlier and earlier.kind != FailureKind.UNKNOWN)
         if earlier and recovered:
             named = msgspec.structs.replace(earlier, certainty=Certainty.LIKELY)

@@ -200,10 +200,15 @@ def _wrong_with(message: KnownMessage) -> Problems:
         yield "pattern", str(error)
 
 
+LONGEST_LINE = 2000  # characters behind a message that are shown with it
+
+
 def find_message(text: str) -> tuple[KnownMessage, str] | None:
     """Return the first known message of a text, and the line that it stands in."""
-    for line in text.splitlines():
-        for message in known_messages():
-            if re.search(message.pattern, line):
-                return message, line.strip()
-    return None
+    found = [(re.search(message.pattern, text), message) for message in known_messages()]
+    hits = [(match, message) for match, message in found if match]
+    if not hits:
+        return None
+    first, message = min(hits, key=lambda hit: hit[0].start())
+    start = 1 + max(text.rfind(end, 0, first.start()) for end in "\r\n")
+    return message, re.split(r"[\r\n]", text[start : first.end() + LONGEST_LINE])[0].strip()
