@@ -9,6 +9,7 @@ from pathlib import Path
 
 import click
 
+from rocsteady.cli.options import interpreter_in
 from rocsteady.cli.project import find_journal_place
 from rocsteady.doctor.knowledge.reader import load_knowledge
 from rocsteady.doctor.machine.machine import examined
@@ -207,9 +208,6 @@ def _say(sentence: str) -> None:
     tell(f"rocsteady: {sentence}")
 
 
-PLACES = ("bin/python", "bin/python3", "Scripts/python.exe", "python.exe")
-
-
 def _command_here(folder: Path) -> tuple[str, ...]:
     """Return what trains here: the one script that looks so."""
     scripts = scripts_here(folder)
@@ -227,8 +225,7 @@ def _python(folder: Path) -> str:
     found = examined(load_knowledge()).python
     if found is None:
         return ""
-    paths = (Path(found.prefix) / place for place in PLACES)
-    path = next((path for path in paths if path.is_file()), None)
+    path = interpreter_in(Path(found.prefix))
     if path is None:
         return ""
     for name in ("python", "python3"):

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
-from typing import Any, TypeVar
 
 import click
 
 from rocsteady.system.disk_root import DiskRoot
 from rocsteady.system.root import Root
 
-F = TypeVar("F", bound=Callable[..., Any])
+PLACES = ("bin/python", "bin/python3", "Scripts/python.exe", "python.exe")
 
 root_option = click.option(
     "--root",
@@ -40,12 +38,16 @@ def open_root(root: Path | None, python: str | None) -> Root:
     return DiskRoot(root, python=python)
 
 
+def interpreter_in(environment: Path) -> Path | None:
+    paths = (environment / place for place in PLACES)
+    return next((path for path in paths if path.is_file()), None)
+
+
 def _existing(python: str) -> str:
     """Accept an interpreter, or the folder of an environment."""
     path = Path(python).absolute()
     if path.is_dir():
-        candidates = (path / "bin" / "python", path / "Scripts" / "python.exe")
-        path = next((found for found in candidates if found.exists()), path)
+        path = interpreter_in(path) or path
     if not path.is_file():
         raise click.BadParameter(
             f"{python!r} is neither an interpreter nor an environment.", param_hint="--python"

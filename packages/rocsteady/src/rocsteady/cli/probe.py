@@ -14,7 +14,7 @@ from pathlib import Path
 import click
 
 from rocsteady.cli.cause import EXAMPLE, CauseOptions, find_cause
-from rocsteady.cli.options import Duration, open_root, python_option
+from rocsteady.cli.options import Duration, interpreter_in, open_root, python_option
 from rocsteady.cli.project import find_journal_place, open_journals
 from rocsteady.doctor.knowledge.reader import load_knowledge
 from rocsteady.doctor.machine.machine import Machine, examine, software_of
@@ -58,7 +58,6 @@ from rocsteady.wording import plural, rough_duration
 COMMAND = "rocsteady.probe.command"  # by which the context knows what follows ``--``
 PREFIX = "rocsteady-probe-"
 OF_FOLDER = "./.venv"  # as the machine says of its environment
-PLACES = ("bin/python", "bin/python3", "Scripts/python.exe", "python.exe")
 
 
 class ProbeCommand(click.Command):
@@ -257,11 +256,10 @@ def _interpreter(root: Root, machine: Machine) -> str:
     if machine.torch is None:
         why = found.why_not or "it has no torch"
         raise ExaminationError(f"{found.prefix}: {why}. Name another with --python PATH")
-    paths = (Path(found.prefix) / name for name in PLACES)
-    path = root.python or next((str(path) for path in paths if path.is_file()), None)
+    path = root.python or interpreter_in(Path(found.prefix))
     if path is None:
         raise ExaminationError(f"{found.prefix} has no interpreter: name it with --python PATH")
-    return path
+    return str(path)
 
 
 def _ask_about(interpreter: str, *, yes: bool) -> None:

@@ -104,7 +104,7 @@ def chain_of(options: Sequence[Option], start: Option, goals: Goals) -> Chain | 
     others = [
         it
         for it in options
-        if it is not start and _is_same_job(it, start) and _is_worth_a_try(it, goals)
+        if it is not start and it.is_same_job(start) and _is_worth_a_try(it, goals)
     ]
     rented = [it for it in others if is_rented(it)][:1]
     others = [*[it for it in others if not is_rented(it)][: CONSIDERED - 1], *rented]
@@ -245,12 +245,6 @@ def _is_worth_a_try(option: Option, goals: Goals) -> bool:
         return False
     hopeless = option.finish.in_time is not None and option.finish.in_time < A_CHANCE
     return not hopeless and not too_dear(option, goals.budget)
-
-
-def _is_same_job(option: Option, start: Option) -> bool:
-    """Whether it trains the same model, with the same numbers or with the script's own."""
-    same = (option.variant, option.command) == (start.variant, start.command)
-    return same and option.strategy.precision in (None, start.strategy.precision)
 
 
 def _rent_by(options: Sequence[Option], goals: Goals) -> float | None:

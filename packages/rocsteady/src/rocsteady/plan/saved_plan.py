@@ -128,17 +128,21 @@ def _fallbacks(plan: Plan, number: int) -> tuple[Fallback, ...]:
         return after
     rules = {link.option: link.stop if link is not links[-1] else None for link in links[1:]}
     rest = {
-        option.number: Fallback(
-            number=option.number,
-            title=option.title,
-            strategy=option.strategy,
-            rate=option.pace.rate if option.pace else None,
-            stop=rules[option.number],
-        )
+        option.number: _fallback(option, rules[option.number])
         for option in plan.options
         if option.number in rules
     }
     return (*(rest[each] for each in rules), *(it for it in after if it.number not in rules))
+
+
+def _fallback(option: Option, stop: StopRule | None = None) -> Fallback:
+    return Fallback(
+        number=option.number,
+        title=option.title,
+        strategy=option.strategy,
+        rate=option.pace.rate if option.pace else None,
+        stop=stop,
+    )
 
 
 def options_after(plan: Plan, number: int) -> tuple[Fallback, ...]:
@@ -149,19 +153,8 @@ def options_after(plan: Plan, number: int) -> tuple[Fallback, ...]:
     """
     taken = next((option for option in plan.options if option.number == number), None)
     return tuple(
-        Fallback(
-            number=option.number,
-            title=option.title,
-            strategy=option.strategy,
-            rate=option.pace.rate if option.pace else None,
-        )
+        _fallback(option)
         for option in plan.options
         if option.number > number and option.basis is Basis.TRIAL
-        if taken is not None and _is_same_job(option, taken)
+        if taken is not None and option.is_same_job(taken)
     )
-
-
-def _is_same_job(option: Option, taken: Option) -> bool:
-    """Whether it trains the same model, with the same numbers or with the script's own."""
-    same_model = (option.variant, option.command) == (taken.variant, taken.command)
-    return same_model and option.strategy.precision in (None, taken.strategy.precision)

@@ -87,6 +87,11 @@ class Option(Value, frozen=True, kw_only=True):
     do: str = ""  # the command that does it; "" if there is none
     steps: tuple[str, ...] = ()  # commands to type first; a run of a tried option does them itself
 
+    def is_same_job(self, other: Option) -> bool:
+        """Whether it trains the same model, with the same numbers or with the script's own."""
+        same_model = (self.variant, self.command) == (other.variant, other.command)
+        return same_model and self.strategy.precision in (None, other.strategy.precision)
+
 
 class ChainLink(Value, frozen=True, kw_only=True):
     option: int  # its number

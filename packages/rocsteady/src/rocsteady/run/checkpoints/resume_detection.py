@@ -23,6 +23,7 @@ from rocsteady.model import Value
 from rocsteady.run.checkpoints.script_facts import (
     ScriptOption,
     declares_option,
+    name_of,
     option_of,
     script_in,
 )
@@ -141,7 +142,7 @@ def detect_resume(command: Sequence[str], folder: Path) -> ResumeMethod:
     if not program.nodes:
         return _unknown()
     method = _Detection(program, command).method()
-    ours = [call for call in program.calls if _last(call.func) in LIBRARY_CLASSES]
+    ours = [call for call in program.calls if name_of(call.func) in LIBRARY_CLASSES]
     if method.how is ResumeSign.UNKNOWN and ours and "rocsteady_train" in program.text:
         return replace(method, reports=program.where(ours[0]))
     library = library_of(program.text)
@@ -321,7 +322,7 @@ class Program:
         if function is None:
             return []
         names = {name for name, found in self.functions.items() if function in found}
-        return [call for call in self.calls if _last(call.func) in names]
+        return [call for call in self.calls if name_of(call.func) in names]
 
     def spread(self, names: Iterable[str]) -> frozenset[str]:
         """Follow names through assignments, and into the parameters of the program's functions."""
@@ -345,7 +346,7 @@ class Program:
     def _into(self, call: ast.Call, known: set[str]) -> set[str]:
         """Return the parameters that get a known name."""
         found: set[str] = set()
-        for function in self.functions.get(_last(call.func), ()):
+        for function in self.functions.get(name_of(call.func), ()):
             parameters = [each.arg for each in function.args.args]
             is_method = parameters[:1] == ["self"]
             for name, value in zip(parameters[is_method:], call.args, strict=False):
@@ -372,17 +373,11 @@ def _imported(tree: ast.Module, roots: Sequence[Path]) -> Iterator[Path]:
                     yield path
 
 
-def _last(node: ast.AST) -> str:
-    if isinstance(node, ast.Attribute):
-        return node.attr
-    return node.id if isinstance(node, ast.Name) else ""
-
-
 def _targets(node: ast.AST) -> set[str]:
     """Return the names that an assignment sets; of args.x and self.x, x."""
     if isinstance(node, ast.Tuple | ast.List):
         return {name for each in node.elts for name in _targets(each)}
-    return {name} if (name := _last(node)) else set()
+    return {name} if (name := name_of(node)) else set()
 
 
 def mentions(node: ast.AST, names: Iterable[str]) -> bool:
@@ -397,7 +392,7 @@ def _read(node: ast.AST) -> Iterator[str]:
         if isinstance(node.func, ast.Attribute):
             yield from _read(node.func.value)
         inner: list[ast.AST] = [*node.args, *node.keywords]
-        if _last(node.func) in ("get", "getattr"):
+        if name_of(node.func) in ("get", "getattr"):
             yield from (
                 each.value
                 for each in node.args
@@ -407,7 +402,7 @@ def _read(node: ast.AST) -> Iterator[str]:
             yield from _read(each)
         return
     if isinstance(node, ast.Name | ast.Attribute):
-        yield _last(node)
+        yield name_of(node)
     if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant):
         yield str(node.slice.value)
     for child in ast.iter_child_nodes(node):
@@ -418,7 +413,7 @@ def _called(node: ast.AST) -> Iterator[str]:
     """Yield the names of what is called or named anywhere in a node."""
     for each in ast.walk(node):
         if isinstance(each, ast.Attribute | ast.Name):
-            yield _last(each)
+            yield name_of(each)
 
 
 class Load:
@@ -429,7 +424,7 @@ class Load:
         self.whole = whole  # a framework's: it restores optimizer and counter by itself
         receiver = call.func.value if isinstance(call.func, ast.Attribute) else ast.Pass()
         others = len(call.args) + len(call.keywords) > 1
-        self.in_place = others and _last(receiver) not in ("torch", "")  # into what is passed
+        self.in_place = others and name_of(receiver) not in ("torch", "")  # into what is passed
 
 
 class _Detection:
@@ -459,7 +454,7 @@ class _Detection:
 
     def _find_loads(self) -> Iterator[Load]:
         for call in self._program.calls:
-            name = _last(call.func)
+            name = name_of(call.func)
             for key in call.keywords:
                 nothing = isinstance(key.value, ast.Constant) and not key.value.value
                 if key.arg and KEYWORDS.get(key.arg) == name and not nothing:
@@ -467,7 +462,7 @@ class _Detection:
             library = name in LIBRARY_LOADS and name not in self._program.functions
             plain = name == "load" and isinstance(call.func, ast.Attribute)
             if plain and isinstance(call.func, ast.Attribute):
-                plain = _last(call.func.value) not in NO_LOADS
+                plain = name_of(call.func.value) not in NO_LOADS
             if library or plain or (name == "load_file"):
                 arguments = [*call.args, *(key.value for key in call.keywords)]
                 source = ast.Tuple(elts=arguments) if arguments else None
@@ -478,14 +473,14 @@ class _Detection:
         if load.whole:
             return True
         results = self._results(load)
-        if _last(load.call.func) in LIBRARY_LOADS:
+        if name_of(load.call.func) in LIBRARY_LOADS:
             return self._counts(results, load) or self._counts_itself(load)
         return self._restores_optimizer(load, results) and self._counts(results, load)
 
     def _lacking(self, load: Load) -> str:
         """Return what was not seen to be taken from what is loaded."""
         results = self._results(load)
-        library = _last(load.call.func) in LIBRARY_LOADS
+        library = name_of(load.call.func) in LIBRARY_LOADS
         seen = {
             "optimizer state": library or self._restores_optimizer(load, results),
             "step": self._counts(results, load),
@@ -522,7 +517,7 @@ class _Detection:
 
     def _restores_optimizer(self, load: Load, results: frozenset[str]) -> bool:
         for call in self._program.calls:
-            if _last(call.func) not in OPTIMIZER_LOADS:
+            if name_of(call.func) not in OPTIMIZER_LOADS:
                 continue
             inside = any(each is load.call for each in ast.walk(call))
             if not inside and not any(mentions(each, results) for each in call.args):
@@ -534,7 +529,7 @@ class _Detection:
                 for each in ast.walk(argument)
                 if isinstance(each, ast.Constant) and isinstance(each.value, str)
             ]
-            named = [_last(call.func), receiver, *keys]
+            named = [name_of(call.func), receiver, *keys]
             if any(_OPTIMIZER.search(text) for text in named):
                 return True
             loops = (each for each in self._program.above(call) if isinstance(each, ast.For))
@@ -551,7 +546,7 @@ class _Detection:
             if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Load):
                 beside = "loads" in set(_called(node.value)) and mentions(node.value, spread)
                 key = node.slice if beside or mentions(node.value, results) else None
-            elif isinstance(node, ast.Call) and _last(node.func) in ("get", "pop") and node.args:
+            elif isinstance(node, ast.Call) and name_of(node.func) in ("get", "pop") and node.args:
                 read = isinstance(node.func, ast.Attribute) and mentions(node.func.value, results)
                 key = node.args[0] if read else None
             if isinstance(key, ast.Constant) and _COUNTER.search(str(key.value)):
@@ -580,7 +575,7 @@ class _Detection:
             for each in self._program.above(node) if _OWN_COUNT.fullmatch(node.attr) else ():
                 if isinstance(each, ast.While) and node in ast.walk(each.test):
                     return True
-                if isinstance(each, ast.Call) and _last(each.func) == "range":
+                if isinstance(each, ast.Call) and name_of(each.func) == "range":
                     return True
                 if isinstance(each, ast.Assign):
                     return any(_targets(target) & self._bounds for target in each.targets)
@@ -595,7 +590,7 @@ class _Detection:
         for node in self._program.nodes:
             if isinstance(node, ast.While):
                 found |= set(_read(node.test))
-            elif isinstance(node, ast.Call) and _last(node.func) == "range" and node.args[1:]:
+            elif isinstance(node, ast.Call) and name_of(node.func) == "range" and node.args[1:]:
                 found |= set(_read(node.args[0]))
         return found
 
@@ -603,7 +598,7 @@ class _Detection:
         program = self._program
         yield from (option_of(call) for call in program.calls if declares_option(call))
         parsed = [
-            call for call in program.calls if re.search(r"(?i)cli|pars|wrap", _last(call.func))
+            call for call in program.calls if re.search(r"(?i)cli|pars|wrap", name_of(call.func))
         ]
         known = {name for call in parsed for each in call.args for name in _called(each)}
         for node in program.nodes:
@@ -624,7 +619,7 @@ class _Detection:
             name = "resume_from_checkpoint"
             yield ScriptOption(flags=(f"--{name}",), name=name, line=0)
         for call in parsed_functions(program.calls):
-            for function in program.functions.get(_last(call.args[0]), ()):
+            for function in program.functions.get(name_of(call.args[0]), ()):
                 arguments = function.args
                 first = len(arguments.args) - len(arguments.defaults)
                 for each, default in zip(arguments.args[first:], arguments.defaults, strict=True):
@@ -703,7 +698,7 @@ class _Detection:
         for node in self._program.nodes:
             if option.line and getattr(node, "lineno", 0) == option.line:
                 declares = isinstance(node, ast.Call) and declares_option(node)
-                field = isinstance(node, ast.AnnAssign) and _last(node.target) == option.name
+                field = isinstance(node, ast.AnnAssign) and name_of(node.target) == option.name
                 field = field or (isinstance(node, ast.arg) and node.arg == option.name)
                 if declares or field:
                     return self._program.where(node)
@@ -769,7 +764,7 @@ class _Detection:
             if isinstance(node, ast.Call) and node.args:
                 reads = ("getenv", "os.environ.get", "environ.get", "os.getenv")
                 read = node.args[0] if ast.unparse(node.func) in reads else None
-            elif isinstance(node, ast.Subscript) and _last(node.value) == "environ":
+            elif isinstance(node, ast.Subscript) and name_of(node.value) == "environ":
                 read = node.slice
             name = getattr(read, "value", None)
             if not isinstance(name, str) or not _OPTIONS.search(name.lower()):
@@ -787,7 +782,7 @@ class _Detection:
             return None
         for node in self._program.nodes:
             if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant):
-                for name in (_last(target) for target in node.targets):
+                for name in (name_of(target) for target in node.targets):
                     for load in self._loads:
                         word = self._compared(load, frozenset({name}))
                         if word and self._is_training_state(load):
@@ -849,17 +844,18 @@ class _Detection:
 
     def _saved_paths(self) -> Iterator[ast.expr]:
         for call in self._program.calls:
-            name = _last(call.func)
+            name = name_of(call.func)
             if name in SAVES and len(call.args) > SAVES[name]:
                 yield call.args[SAVES[name]]
 
     def _deletes(self) -> str:
         """Return where the script deletes the folder that it writes to, before it trains."""
-        made = [call for call in self._program.calls if _last(call.func) in FOLDERS]
+        made = [call for call in self._program.calls if name_of(call.func) in FOLDERS]
         folders = [call.args[0] if call.args else call.func for call in made]
         written = {name for path in (*self._saved_paths(), *folders) for name in _read(path)}
-        for call in self._program.calls:
-            if _last(call.func) != "rmtree" or not call.args or not mentions(call.args[0], written):
+        removed = [it for it in self._program.calls if name_of(it.func) == "rmtree" and it.args]
+        for call in removed:
+            if not mentions(call.args[0], written):
                 continue
             if self._is_at_start(call) and not any(
                 mentions(test, self._unset) for test in self._tests(call)
@@ -883,13 +879,13 @@ class _Detection:
                 dated = [
                     each
                     for each in ast.walk(node.value)
-                    if isinstance(each, ast.Call) and _last(each.func) in OF_TIME
+                    if isinstance(each, ast.Call) and name_of(each.func) in OF_TIME
                 ]
                 if dated:
                     times |= {name for target in node.targets for name in _targets(target)}
         names = self._program.spread(times) if times else frozenset()
         for path in self._saved_paths():
-            direct = {_last(each.func) for each in ast.walk(path) if isinstance(each, ast.Call)}
+            direct = {name_of(each.func) for each in ast.walk(path) if isinstance(each, ast.Call)}
             if mentions(path, names) or direct & OF_TIME:
                 return self._program.where(path)
         return ""
@@ -903,7 +899,7 @@ class _Detection:
                 continue
             parent = next(self._program.above(node), None)
             joined = isinstance(parent, ast.BinOp) or (
-                isinstance(parent, ast.Call) and _last(parent.func) in ("join", "joinpath")
+                isinstance(parent, ast.Call) and name_of(parent.func) in ("join", "joinpath")
             )
             if _CHECKPOINT_NAME.search(text) and "best" not in text:
                 files.add("" if joined else text)

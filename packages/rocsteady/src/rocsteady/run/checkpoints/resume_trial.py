@@ -33,7 +33,7 @@ from rocsteady.run.checkpoints.resume_detection import ResumeMethod
 from rocsteady.store.account_records import forget, keep, kept
 from rocsteady.system.atomic_file import write_whole
 from rocsteady.system.drives import CLOCK_GRAIN
-from rocsteady.system.real_path import real_path
+from rocsteady.system.real_path import real_path, time_and_size
 from rocsteady.system.unlinked import copy_file, move_file
 
 COPIES = "before-resume"  # in the records of the run; there only while the way is not proven
@@ -245,7 +245,7 @@ def _changes(records: Path, copied: Copied) -> tuple[dict[Path, str], dict[Path,
     own: dict[Path, str] = {}
     others: dict[Path, str] = {}
     for path, name in ((Path(path), name) for path, name in copied.files.items()):
-        before, now = _stamp(records / COPIES / name), _stamp(path)
+        before, now = time_and_size(records / COPIES / name), time_and_size(path)
         found = written.get(path, set())
         went = before in removed.get(path, set()) or not removed.keys().isdisjoint(path.parents)
         if now == before:
@@ -267,11 +267,3 @@ def _noted(records: Path) -> tuple[_Found, _Found]:
             place = Path(os.path.normpath(os.fsdecode(path)))
             found[what.decode()].setdefault(place, set()).add(before)
     return found[wire.WRITTEN], found[wire.REMOVED]
-
-
-def _stamp(path: Path) -> tuple[int, int] | None:
-    try:
-        about = path.stat()
-    except OSError:
-        return None
-    return about.st_mtime_ns, about.st_size

@@ -186,7 +186,7 @@ def declares_option(call: ast.Call) -> bool:
 def option_of(call: ast.Call) -> ScriptOption:
     keywords = {key.arg: key.value for key in call.keywords}
     default, type_, action = keywords.get("default"), keywords.get("type"), keywords.get("action")
-    action_name = _last_name(action) or str(getattr(action, "value", ""))
+    action_name = name_of(action) or str(getattr(action, "value", ""))
     texts, choices = _texts(call.args), keywords.get("choices")
     flags = tuple(sorted((flag for flag in texts if flag[:1] == "-"), key=len))
     named = [
@@ -205,7 +205,7 @@ def option_of(call: ast.Call) -> ScriptOption:
         default=_number(default, {}),
         filled=default is not None and getattr(default, "value", True) not in {None, ""},
         alone=action_name in FLAGS or getattr(keywords.get("is_flag"), "value", None) is True,
-        number=_last_name(type_) in {"int", "float", "bool"},
+        number=name_of(type_) in {"int", "float", "bool"},
     )
 
 
@@ -214,7 +214,7 @@ def _texts(nodes: Sequence[ast.expr]) -> list[str]:
     return [value for value in values if isinstance(value, str)]
 
 
-def _last_name(node: ast.expr | None) -> str:
+def name_of(node: ast.AST | None) -> str:
     if isinstance(node, ast.Attribute):
         return node.attr
     return node.id if isinstance(node, ast.Name) else ""
@@ -247,7 +247,7 @@ def _assigned(statements: Iterator[ast.stmt]) -> Iterator[tuple[str, int, int]]:
             continue
         number = _number(each.value, {})
         for target in targets:
-            name = _last_name(target)
+            name = name_of(target)
             if name and number is not None:
                 yield name, number, each.lineno
 

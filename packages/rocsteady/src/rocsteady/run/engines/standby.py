@@ -32,6 +32,7 @@ from rocsteady.run.context import Services
 from rocsteady.run.engines.processes import AttemptProcesses, start_command
 from rocsteady.store.values import RunRecord
 from rocsteady.system.child import Start, WaitingCommand
+from rocsteady.system.real_path import time_and_size
 
 FAILURES = 3  # of a run, before a standby is thought of
 RESTART_SHARE = 0.1  # of the time since the run began
@@ -314,7 +315,7 @@ def _against(
     if known:
         return known
     for path, about in {**waiting.imports.files, **ready.files}.items():
-        if _stamp(path) != tuple(about):
+        if time_and_size(path) != tuple(about):
             return f"{path} was edited"
     return shadowing(start.folder, waiting.imports.path, ready.path, ready.names)
 
@@ -352,14 +353,6 @@ def _theirs(environment: Mapping[str, str]) -> str:
     ours = Path(environment.get(wire.PAGES, "")).with_name("site")
     path = environment.get("PYTHONPATH", "")
     return path.removeprefix(str(ours)).removeprefix(os.pathsep)
-
-
-def _stamp(path: str) -> tuple[int, int] | None:
-    try:
-        about = Path(path).stat()
-    except OSError:
-        return None
-    return about.st_mtime_ns, about.st_size
 
 
 def _read(path: Path) -> ImportReport | None:
