@@ -23,7 +23,7 @@ from pathlib import Path
 
 from rocsteady.probe.catalog import FRESH_START, LEVELS, PROBES, Probe
 from rocsteady.probe.guard import Guard
-from rocsteady.probe.processes import lay_out
+from rocsteady.probe.payload_site import lay_out
 from rocsteady.probe.runner import ProbeRunner
 from rocsteady.store.journal import Journal
 from rocsteady.store.location import find_place

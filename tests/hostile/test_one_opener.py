@@ -35,7 +35,7 @@ MAY = {
     "report/pages.py": "files that come with rocsteady",
     "cli/explain.py": "a pipe that the shell has opened: /dev/fd/N",
     "run/attempt/injection.py": "files that come with rocsteady, files of the kernel, new files",
-    "probe/processes.py": "files that come with rocsteady",
+    "probe/payload_site.py": "files that come with rocsteady",
     "plan/exports/wheels.py": "files of the installation itself",
     "run/telling/run_exports.py": "adds to a file of its own, and follows no link",
     "run/stop_deadline.py": "a pipe of its own",

@@ -17,7 +17,7 @@ if sys.platform == "win32":
 import rocsteady_train
 from supervised import Project
 
-from rocsteady.run.engines.processes import without_own_restarts
+from rocsteady.run.engines.plain_command import without_own_restarts
 
 pytestmark = pytest.mark.slow
 WITHIN = 150.0

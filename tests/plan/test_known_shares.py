@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from rocsteady.plan.trials import STACKS_FOR
-from rocsteady.report.series import phase_seconds
+from rocsteady.report.plot_points import phase_seconds
 from rocsteady.screens.watch import time_shares
 from rocsteady.store.values import RunRecord
 

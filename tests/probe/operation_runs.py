@@ -13,7 +13,7 @@ import msgspec
 from rocsteady_train.inside import wire
 
 from rocsteady.probe.experiment import Order
-from rocsteady.probe.operations import (
+from rocsteady.probe.recorded_operations import (
     ComparedNumbers,
     Operation,
     Origin,

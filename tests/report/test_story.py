@@ -26,7 +26,7 @@ from rocsteady.model import (
     Strategy,
 )
 from rocsteady.report.pages import render_markdown
-from rocsteady.report.series import POINTS, gauge, in_attempts, rates
+from rocsteady.report.plot_points import POINTS, gauge, in_attempts, rates
 from rocsteady.report.story import (
     Action,
     IncidentEvidence,

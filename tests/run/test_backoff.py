@@ -15,7 +15,7 @@ from rocsteady.model import FailedAttempt, Failure, FailureKind, Next, Strategy
 from rocsteady.run.options import RunOptions
 from rocsteady.run.recovery.backoff import Drives, limit_of
 from rocsteady.store.values import AttemptResult
-from rocsteady.system import drives
+from rocsteady.system import mounted_drives
 from rocsteady.system.gpu_users import held_by_others
 from tests.conftest import Recorded
 from tests.failures.remedies.conftest import Situations
@@ -234,7 +234,7 @@ def test_a_drive_that_was_unmounted_is_gone_even_if_its_folder_is_there(
     drive.mkdir()
     os.utime(drive, (0, 0))  # nothing was removed from it
     mounts.write_text(f"server:/x {tmp_path}/{listed} nfs rw 0 0\n")
-    monkeypatch.setattr(drives, "MOUNTS", mounts)
+    monkeypatch.setattr(mounted_drives, "MOUNTS", mounts)
     judge = Judge(recorded, tmp_path)
     mounts.write_text("")
 

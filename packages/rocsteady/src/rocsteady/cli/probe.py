@@ -13,7 +13,7 @@ from pathlib import Path
 
 import click
 
-from rocsteady.cli.cause import EXAMPLE, CauseOptions, find_cause
+from rocsteady.cli.find_cause import EXAMPLE, CauseOptions, find_cause
 from rocsteady.cli.options import Duration, interpreter_in, open_root, python_option
 from rocsteady.cli.project import find_journal_place, open_journals
 from rocsteady.doctor.knowledge.reader import load_knowledge

@@ -25,7 +25,7 @@ from rocsteady.screens.watch import condition, is_moving
 from rocsteady.store.journal import Journal
 from rocsteady.store.values import Run
 from rocsteady.system.background import ITSELF, start_detached
-from rocsteady.system.terminal import can_fill_screen
+from rocsteady.system.terminal_handover import can_fill_screen
 from rocsteady.wording import ahead
 
 if TYPE_CHECKING:

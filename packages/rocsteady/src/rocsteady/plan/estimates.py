@@ -33,7 +33,7 @@ from rocsteady.plan.bottleneck import max_speedup, shares_of
 from rocsteady.plan.circumstances import Circumstances
 from rocsteady.plan.trials import COMPUTE
 from rocsteady.plan.values import Basis, Option, Pace, Price
-from rocsteady.run.engines.processes import LAUNCHERS
+from rocsteady.run.engines.plain_command import LAUNCHERS
 
 CLOUD, WHEEL = "cloud", "wheel-pytorch"
 WHEELS = (WHEEL, "wheel-multi-arch", "wheel-multi-arch-untested")

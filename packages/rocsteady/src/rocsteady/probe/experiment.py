@@ -34,7 +34,8 @@ from rocsteady.model import (
     Value,
 )
 from rocsteady.probe.guard import Guard, has_gone_down
-from rocsteady.probe.operations import (
+from rocsteady.probe.payload_site import kill_isolated
+from rocsteady.probe.recorded_operations import (
     ComparedNumbers,
     Operation,
     Origin,
@@ -42,7 +43,6 @@ from rocsteady.probe.operations import (
     read_in_flight,
     read_origin,
 )
-from rocsteady.probe.processes import kill_isolated
 from rocsteady.probe.sandbox_run import Sandbox, name_for
 from rocsteady.run.attempt.attempt_end import AttemptEnd
 from rocsteady.run.checkpoints.resume import Launch

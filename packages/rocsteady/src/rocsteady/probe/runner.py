@@ -32,7 +32,7 @@ from rocsteady.hangs.values import Snapshot
 from rocsteady.model import FailureKind, Observation, ProbeOutcome, Value
 from rocsteady.probe.catalog import Probe
 from rocsteady.probe.guard import Guard
-from rocsteady.probe.processes import START, kill_isolated, lay_out
+from rocsteady.probe.payload_site import START, kill_isolated, lay_out
 from rocsteady.run.attempt.symptoms import log_tail
 from rocsteady.system.child import Child, Start, start_child
 from rocsteady.system.child_end import DETACHED, Exit

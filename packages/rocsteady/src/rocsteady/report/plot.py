@@ -9,7 +9,7 @@ import math
 from collections.abc import Iterable, Sequence
 
 from rocsteady.model import Value
-from rocsteady.report.series import Plot
+from rocsteady.report.plot_points import Plot
 from rocsteady.report.story import NO_CHANGES, Story, spoken_title
 from rocsteady.wording import duration
 

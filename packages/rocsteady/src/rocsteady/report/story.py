@@ -30,7 +30,7 @@ from rocsteady.model import (
     Strategy,
     Value,
 )
-from rocsteady.report.series import Plot, gauge_names, phase_seconds, plots
+from rocsteady.report.plot_points import Plot, gauge_names, phase_seconds, plots
 from rocsteady.report.source_lines import SourceExcerpt
 from rocsteady.report.wait_diagram import Box, spoken, wait_boxes
 from rocsteady.store.run_account import (

@@ -17,7 +17,7 @@ from rocsteady.model import Strategy, Value
 from rocsteady.run.attempt.injection import Injection
 from rocsteady.run.checkpoints.checkpoints import StepEstimate
 from rocsteady.run.checkpoints.resume import Checkpoint, Launch, Origin
-from rocsteady.run.engines.processes import Engine, start_command
+from rocsteady.run.engines.plain_command import Engine, start_command
 from rocsteady.run.engines.torchrun import AgentLink
 from rocsteady.run.job.values import Job
 from rocsteady.run.stop_requests import StopRequests

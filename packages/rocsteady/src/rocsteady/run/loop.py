@@ -49,7 +49,7 @@ from rocsteady.run.checkpoints.script_resume import (
     resume_of,
 )
 from rocsteady.run.context import AttemptContext, RunSpec, Services
-from rocsteady.run.engines.processes import AttemptProcesses
+from rocsteady.run.engines.plain_command import AttemptProcesses
 from rocsteady.run.engines.standby import keeping_standby
 from rocsteady.run.hosts.host_decision import HostAgreement
 from rocsteady.run.job.values import Resume

@@ -24,7 +24,7 @@ from rocsteady.run.checkpoints.existing_checkpoints import Choice, choose
 from rocsteady.run.checkpoints.resume import Origin
 from rocsteady.run.checkpoints.script_facts import script_in
 from rocsteady.run.context import RunSpec, Services
-from rocsteady.run.engines.processes import start_command
+from rocsteady.run.engines.plain_command import start_command
 from rocsteady.run.engines.torchrun import AgentLink, torchrun_engine
 from rocsteady.run.job.job_file import user_configuration
 from rocsteady.run.job.metrics import Metrics

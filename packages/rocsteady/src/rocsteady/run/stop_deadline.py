@@ -18,7 +18,7 @@ from datetime import timedelta
 from rocsteady.exit_codes import TERMINATED
 from rocsteady.model import RunOutcome
 from rocsteady.run.context import Services
-from rocsteady.run.engines.processes import AttemptProcesses
+from rocsteady.run.engines.plain_command import AttemptProcesses
 from rocsteady.store.values import Run
 from rocsteady.system.child_end import Stopping
 

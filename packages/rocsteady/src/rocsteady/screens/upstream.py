@@ -12,8 +12,8 @@ from enum import Enum
 from rocsteady.doctor.machine.machine import Machine
 from rocsteady.doctor.machine.torch_build import made_by
 from rocsteady.model import ProbeOutcome, Value
-from rocsteady.probe.cause import VERBS, Cause
-from rocsteady.screens.cause import cure_in_words, described
+from rocsteady.probe.cause_search import VERBS, Cause
+from rocsteady.screens.cause_search import cure_in_words, described
 from rocsteady.store.redaction import Redactor, shown_command
 
 LOG_LINES = 60  # of the script's end, and of the kernel log

@@ -14,7 +14,7 @@ from rocsteady.colours import BOLD, GREEN, RED, YELLOW
 from rocsteady.hangs.frames import is_users_file, path_of, place_of_frame
 from rocsteady.hangs.proof.stack_frames import own_part
 from rocsteady.model import IntentKind, Outcome, RunOutcome, RunState, Value, WaitsFor
-from rocsteady.report.series import gauge, in_attempts
+from rocsteady.report.plot_points import gauge, in_attempts
 from rocsteady.report.story import NO_CHANGES, settings_of
 from rocsteady.report.wait_diagram import spoken
 from rocsteady.run.telling.run_watcher import RankView, WatchView

@@ -52,7 +52,7 @@ from rocsteady.screens.watch import (
 )
 from rocsteady.store.journal import Journal
 from rocsteady.store.values import Run, RunLine, RunRecord
-from rocsteady.system.terminal import is_orphaned
+from rocsteady.system.terminal_handover import is_orphaned
 from rocsteady.wording import duration
 
 READ_EVERY = 1.0  # seconds

@@ -30,7 +30,13 @@ from rocsteady.system.launch import LaunchedCommand, launch, remove_cgroup
 from rocsteady.system.leftovers import wait_for
 from rocsteady.system.logfile import NO_RULES, LogFile, LogRules
 from rocsteady.system.streams import Pump, PumpCallbacks, Wiring, wire
-from rocsteady.system.terminal import in_group, is_orphaned, stop_ourselves, taken, waits_for_keys
+from rocsteady.system.terminal_handover import (
+    in_group,
+    is_orphaned,
+    stop_ourselves,
+    taken,
+    waits_for_keys,
+)
 
 KEEPER_WAIT = keeper.TERMINATE_WAIT + keeper.KILL_WAIT + 1.0  # seconds
 READER_WAIT = 1.0  # seconds without a byte taken, after which a reader of ours is given up

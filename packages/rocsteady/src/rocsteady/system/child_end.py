@@ -12,7 +12,7 @@ from enum import Enum
 from rocsteady.model import Value
 from rocsteady.system import procfs
 from rocsteady.system.keeper import Family, kill_all, send
-from rocsteady.system.terminal import taken
+from rocsteady.system.terminal_handover import taken
 
 NOTHING = timedelta(0)
 

@@ -16,7 +16,7 @@ from datetime import timedelta
 from pathlib import Path
 
 from rocsteady.system.bounded_call import AnswerKind, ask
-from rocsteady.system.drives import unescaped
+from rocsteady.system.mounted_drives import unescaped
 from rocsteady.system.root import (
     HIPINFO,
     TEXT_LIMIT,

@@ -19,7 +19,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from rocsteady.model import Value
-from rocsteady.system.output_buffer import OutputBuffer
+from rocsteady.system.bounded_output import OutputBuffer
 
 LOG_BYTES = 200_000_000  # bytes of an attempt
 LEAST_LOG_BYTES = 1_000_000  # bytes; less would keep next to nothing

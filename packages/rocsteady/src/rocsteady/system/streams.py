@@ -16,10 +16,16 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from rocsteady.system.bounded_output import OutputBuffer
 from rocsteady.system.child_end import TerminalUse
 from rocsteady.system.logfile import Lines, LogFile
-from rocsteady.system.output_buffer import OutputBuffer
-from rocsteady.system.terminal import Terminal, copy_modes, copy_size, open_pty, special_keys
+from rocsteady.system.terminal_handover import (
+    Terminal,
+    copy_modes,
+    copy_size,
+    open_pty,
+    special_keys,
+)
 
 if sys.platform != "win32":
     import fcntl

@@ -62,8 +62,8 @@ from rocsteady.run.attempt.watch_requests import RequestedActions
 from rocsteady.run.attempt.watchers import Look, Watchers
 from rocsteady.run.checkpoints.resume_trial import ResumeTrial
 from rocsteady.run.context import AttemptContext, Services
-from rocsteady.run.engines import processes as plain
-from rocsteady.run.engines.processes import AttemptProcesses
+from rocsteady.run.engines import plain_command as plain
+from rocsteady.run.engines.plain_command import AttemptProcesses
 from rocsteady.run.hosts.job_hang import JobHang
 from rocsteady.run.job.values import Total
 from rocsteady.run.options import RunOptions

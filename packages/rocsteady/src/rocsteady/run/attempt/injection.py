@@ -29,7 +29,7 @@ from rocsteady import __version__
 from rocsteady.errors import RocsteadyError
 from rocsteady.hangs.heartbeat_pages import read_notes, read_pages
 from rocsteady.model import Value
-from rocsteady.system import drives, procfs
+from rocsteady.system import mounted_drives, procfs
 from rocsteady.system.parallel import run_all
 
 if TYPE_CHECKING:
@@ -122,7 +122,7 @@ def runtime_folders(
     environment: Mapping[str, str],
     *,
     shared_memory: Path = SHARED_MEMORY,
-    mounts: Path = drives.MOUNTS,
+    mounts: Path = mounted_drives.MOUNTS,
 ) -> tuple[Path, ...]:
     """Return where a folder of this run may be: in memory, else in the temporary folder."""
     if RUN_ID.fullmatch(run_id) is None:
@@ -235,7 +235,7 @@ def _is_usable(folder: Path, mounts: Path) -> bool:
     unfit = os.pathsep in str(folder) or not folder.is_absolute() or not folder.is_dir()
     if unfit or not os.access(folder, os.W_OK | os.X_OK):
         return False
-    kinds = {Path("/"): "", **drives.mounts(mounts)}
+    kinds = {Path("/"): "", **mounted_drives.mounts(mounts)}
     inside = folder.resolve()
     nearest = next(place for place in (inside, *inside.parents) if place in kinds)
     return kinds[nearest] in IN_MEMORY

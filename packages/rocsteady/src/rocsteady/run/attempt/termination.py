@@ -14,7 +14,7 @@ from pathlib import Path
 from rocsteady.errors import RocsteadyError
 from rocsteady.hangs.values import Snapshot
 from rocsteady.run.context import Services
-from rocsteady.run.engines.processes import AttemptProcesses
+from rocsteady.run.engines.plain_command import AttemptProcesses
 from rocsteady.run.options import RunOptions
 from rocsteady.run.stop_requests import StopRequests
 from rocsteady.run.telling.announcer import Announcer

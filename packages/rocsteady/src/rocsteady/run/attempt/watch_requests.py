@@ -25,7 +25,7 @@ from rocsteady.system.atomic_file import write_whole
 
 if TYPE_CHECKING:  # what asks needs nothing of a run
     from rocsteady.run.context import AttemptContext, Services
-    from rocsteady.run.engines.processes import AttemptProcesses
+    from rocsteady.run.engines.plain_command import AttemptProcesses
     from rocsteady.run.options import RunOptions
 
 REQUEST_FILE = "request.json"

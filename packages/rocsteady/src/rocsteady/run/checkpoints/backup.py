@@ -10,7 +10,7 @@ from pathlib import Path
 
 from rocsteady.errors import RocsteadyError
 from rocsteady.model import Value
-from rocsteady.system.drives import CLOCK_GRAIN
+from rocsteady.system.mounted_drives import CLOCK_GRAIN
 from rocsteady.system.real_path import real_path
 from rocsteady.system.unlinked import copy_file
 from rocsteady.wording import size as written_size

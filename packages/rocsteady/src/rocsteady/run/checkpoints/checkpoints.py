@@ -47,7 +47,7 @@ from rocsteady.run.job.values import CHECKPOINT, Job, Resume
 from rocsteady.store.account_records import keep, kept
 from rocsteady.store.redaction import shown_command
 from rocsteady.store.values import Run
-from rocsteady.system.drives import CLOCK_GRAIN, mounts, responds
+from rocsteady.system.mounted_drives import CLOCK_GRAIN, mounts, responds
 from rocsteady.system.real_path import real_path
 
 MAX_SAVED = 1_000  # files

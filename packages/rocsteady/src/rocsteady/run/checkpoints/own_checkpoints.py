@@ -30,7 +30,7 @@ from rocsteady.run.checkpoints.resume import unfinished
 from rocsteady.run.checkpoints.torch_file import pickles_in
 from rocsteady.run.job.done_when import POINTER, kind_of, pointed_to, what_is_wrong
 from rocsteady.system.atomic_file import write_whole
-from rocsteady.system.drives import CLOCK_GRAIN
+from rocsteady.system.mounted_drives import CLOCK_GRAIN
 from rocsteady.system.real_path import real_path
 from rocsteady.system.unlinked import copy_file
 

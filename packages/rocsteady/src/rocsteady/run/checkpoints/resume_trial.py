@@ -32,7 +32,7 @@ from rocsteady.run.checkpoints.resume import NANOSECONDS
 from rocsteady.run.checkpoints.resume_detection import ResumeMethod
 from rocsteady.store.account_records import forget, keep, kept
 from rocsteady.system.atomic_file import write_whole
-from rocsteady.system.drives import CLOCK_GRAIN
+from rocsteady.system.mounted_drives import CLOCK_GRAIN
 from rocsteady.system.real_path import real_path, time_and_size
 from rocsteady.system.unlinked import copy_file, move_file
 

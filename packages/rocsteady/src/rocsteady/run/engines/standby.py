@@ -29,7 +29,7 @@ from rocsteady.hangs.looking.memory import read_memory
 from rocsteady.model import Value
 from rocsteady.run.attempt.injection import Injection, inject, remove
 from rocsteady.run.context import Services
-from rocsteady.run.engines.processes import AttemptProcesses, start_command
+from rocsteady.run.engines.plain_command import AttemptProcesses, start_command
 from rocsteady.store.values import RunRecord
 from rocsteady.system.child import Start, WaitingCommand
 from rocsteady.system.real_path import time_and_size

@@ -21,10 +21,11 @@ from pathlib import Path
 import msgspec
 
 from rocsteady.errors import LauncherError, NotNeededError, RocsteadyError
-from rocsteady.run.engines.processes import AttemptProcesses, Engine
+from rocsteady.run.engines.plain_command import AttemptProcesses, Engine
 from rocsteady.run.hosts.blamed_nodes import BlamedNodes
 from rocsteady.run.hosts.messages import AgentMessage, HostProposal
 from rocsteady.system import keeper, procfs
+from rocsteady.system.bounded_output import OutputBuffer
 from rocsteady.system.child_end import (
     Exit,
     Interrupt,
@@ -34,8 +35,7 @@ from rocsteady.system.child_end import (
     StopResult,
 )
 from rocsteady.system.keeper import Family
-from rocsteady.system.output_buffer import OutputBuffer
-from rocsteady.system.terminal import taken
+from rocsteady.system.terminal_handover import taken
 
 POLL_EVERY = 5.0  # seconds
 SEND_WITHIN = 3.0  # seconds

@@ -20,8 +20,8 @@ from rocsteady_train.untrusted_file import open_regular, read_head
 
 from rocsteady.model import Value
 from rocsteady.run.job.values import DoneWhen, FileKind, Job, WantedFile
-from rocsteady.system.drives import CLOCK_GRAIN
 from rocsteady.system.logfile import STAMP
+from rocsteady.system.mounted_drives import CLOCK_GRAIN
 
 MATCHES_LIMIT = 100_000
 LOG_CHUNK = 1024 * 1024  # bytes

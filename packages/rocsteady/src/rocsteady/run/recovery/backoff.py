@@ -22,7 +22,7 @@ from rocsteady.run.options import RunOptions
 from rocsteady.run.recovery.history import History
 from rocsteady.store.redaction import hide_secrets
 from rocsteady.store.values import AttemptResult
-from rocsteady.system.drives import ANSWERS_WITHIN, CLOCK_GRAIN, mounts
+from rocsteady.system.mounted_drives import ANSWERS_WITHIN, CLOCK_GRAIN, mounts
 from rocsteady.system.parallel import in_time
 
 LONGEST_WAIT = timedelta(minutes=10)

@@ -16,7 +16,7 @@ from rocsteady.printable import printable
 from rocsteady.run.telling.events import Event, Note
 from rocsteady.store.journal import Journal
 from rocsteady.store.values import MessageRecord
-from rocsteady.system.output_buffer import OutputBuffer
+from rocsteady.system.bounded_output import OutputBuffer
 
 PREFIX = "rocsteady: "
 READER_WAIT = 0.5  # seconds without a byte taken, after which a reader is not waited for

@@ -73,7 +73,7 @@ def _faults() -> Any:
 
 
 def _record(torch: Any) -> None:
-    from ..operations import Recorder  # noqa: PLC0415 - only in a probe
+    from ..operation_recorder import Recorder  # noqa: PLC0415 - only in a probe
 
     recorder = Recorder(heart)
     for watcher in recorder.watchers:

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 from rocsteady.colours import BOLD, GREEN, RED
 from rocsteady.model import ProbeOutcome
-from rocsteady.probe.cause import VERBS, Cause, Cure
+from rocsteady.probe.cause_search import VERBS, Cause, Cure
 from rocsteady.probe.experiment import Experiment
-from rocsteady.probe.operations import ComparedNumbers, Operation
+from rocsteady.probe.recorded_operations import ComparedNumbers, Operation
 from rocsteady.screens.probe import changed_in_words
 from rocsteady.screens.screen import Page
 from rocsteady.store.redaction import shown_command

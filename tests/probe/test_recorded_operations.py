@@ -11,7 +11,7 @@ import pytest
 from operation_runs import MODELS, record
 from rocsteady_train.inside import wire
 
-from rocsteady.probe.operations import read_compared, read_in_flight, read_origin
+from rocsteady.probe.recorded_operations import read_compared, read_in_flight, read_origin
 
 MM = {
     "name": "aten::mm",

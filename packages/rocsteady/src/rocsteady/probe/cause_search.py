@@ -25,7 +25,7 @@ from rocsteady.probe.experiment import (
     Setup,
     Try,
 )
-from rocsteady.probe.operations import ComparedNumbers, Operation
+from rocsteady.probe.recorded_operations import ComparedNumbers, Operation
 from rocsteady.run.recovery.machine import RunMachine
 from rocsteady.system.bounded_call import AnswerKind, ask
 

@@ -9,7 +9,7 @@ import tty
 
 import pytest
 
-from rocsteady.system.output_buffer import OutputBuffer
+from rocsteady.system.bounded_output import OutputBuffer
 
 
 def notice(count: int) -> bytes:

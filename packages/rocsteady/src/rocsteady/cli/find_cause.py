@@ -24,14 +24,14 @@ from rocsteady.exit_codes import INTERRUPTED
 from rocsteady.hangs.looking.kernel_log import read_kernel_log
 from rocsteady.model import Value
 from rocsteady.probe.builds import environment_of, interpreter_of, make_environment
-from rocsteady.probe.cause import Cause, Search, requested
+from rocsteady.probe.cause_search import Cause, Search, requested
 from rocsteady.probe.experiment import Limits, ScriptTries, Setup, TryGuard
 from rocsteady.run.attempt.symptoms import KERNEL_WITHIN
 from rocsteady.run.context import Services
 from rocsteady.run.job.values import Job, Resume
 from rocsteady.run.recovery.machine import run_machine
 from rocsteady.run.telling.announcer import Announcer
-from rocsteady.screens.cause import render_cause
+from rocsteady.screens.cause_search import render_cause
 from rocsteady.screens.doctor import render_paste
 from rocsteady.screens.job_questions import (
     ask_about_paths,

@@ -13,10 +13,10 @@ import pytest
 from rocsteady.failures.situation import Refused
 from rocsteady.model import CAUSE, Observation, ProbeOutcome, Strategy
 from rocsteady.probe.builds import is_build
-from rocsteady.probe.cause import Cause, Cure, Reproduction, Search, requested
+from rocsteady.probe.cause_search import Cause, Cure, Reproduction, Search, requested
 from rocsteady.probe.experiment import Experiment, Limits, Setup, Try, TryGuard
-from rocsteady.probe.operations import Operation
-from rocsteady.screens.cause import command_with, render_cause
+from rocsteady.probe.recorded_operations import Operation
+from rocsteady.screens.cause_search import command_with, render_cause
 from rocsteady.store.journal import Journal
 from rocsteady.store.location import find_place
 from rocsteady.store.machine_history import Memory
