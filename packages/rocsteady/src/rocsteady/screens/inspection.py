@@ -30,8 +30,7 @@ ELSEWHERE = ("rocsteady report",)  # commands for runs of rocsteady only
 SCRIPT = "python train.py"  # in advice
 MAX_FRAMES = 12  # of a stack
 UNSEEN_WITHOUT_HEARTBEAT = (
-    "Seen from outside only: without a heartbeat there are no steps, no loss and no usual pauses to"
-    " compare with."
+    "Seen from outside only: steps and loss are known for runs started with `rocsteady run`."
 )
 
 
@@ -137,13 +136,11 @@ def to_do(found: Inspection, advice: Sequence[Step]) -> tuple[Step, ...]:
     again = Step(
         text="Look again in a minute. A wait that ends is no hang."
         if waits
-        else "Look again if no step comes.",
+        else "It works. Look again if it stops making progress.",
         commands=(f"rocsteady watch --pid {found.pid}",),
     )
     if found.state is ProcessState.STUCK:
-        line = Step(
-            text=f"Fix {spoken(found.place)}: it waits there for something that cannot happen."
-        )
+        line = Step(text=f"Fix {spoken(found.place)}: nothing can end the wait there.")
         here = [step for step in advice if not {*step.commands} & {*ELSEWHERE}]
         known = [_for(step, command) for step in here[:2]]
         return (*((line,) if found.place else ()), *known, next_time)
