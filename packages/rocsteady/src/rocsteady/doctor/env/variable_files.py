@@ -30,7 +30,7 @@ FORMS = [
 LEFT_OUT = re.compile(  # comments, except those that Slurm and PBS read, and what is only printed
     r"(?:^|(?<=\s))(?!#SBATCH|#PBS)#.*|^[ \t]*(?:echo|printf|rem|REM|//).*", re.MULTILINE
 )
-CONTINUED = re.compile(r"\\\n|\n(?=\s*value:)")
+CONTINUED = re.compile(r"\\\n|\n(?=[ \t]*value:)")
 BREAK = "\v"  # stands for the end of a line that goes on
 SCRIPTS = (".bash", ".sbatch", ".sh", ".slurm", ".zsh")
 EXPORT = re.compile(r"\bexport\b(.*)|#SBATCH|#PBS")
