@@ -15,10 +15,11 @@ from msgspec.structs import replace
 from rocsteady.model import Risk
 from rocsteady.plan.decision import Change, tipping_points
 from rocsteady.plan.values import Basis, Finish, Option, Plan, Price
+from rocsteady.report.pages import render_template
 from rocsteady.screens.decision_page import (
+    HTML,
+    MARKDOWN,
     DecisionPage,
-    decision_html,
-    decision_markdown,
     decision_page,
 )
 
@@ -28,6 +29,14 @@ if TYPE_CHECKING:
 MADE = 1_794_700_800.0  # Sunday, 15 November 2026, 00:00 UTC
 DAY = 24 * HOUR
 EXPECTED = Path(__file__).parent / "plans"
+
+
+def decision_html(page: DecisionPage) -> str:
+    return render_template(HTML, page=page)
+
+
+def decision_markdown(page: DecisionPage) -> str:
+    return render_template(MARKDOWN, page=page)
 
 
 def made(**more: object) -> Plan:

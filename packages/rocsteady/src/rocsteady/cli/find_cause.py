@@ -35,9 +35,9 @@ from rocsteady.screens.cause_search import render_cause
 from rocsteady.screens.doctor import render_paste
 from rocsteady.screens.job_questions import (
     ask_about_paths,
-    ask_about_run,
     check_command,
     job_here,
+    job_of_run,
 )
 from rocsteady.screens.screen import layout, show, show_json, tell, without_secrets
 from rocsteady.screens.upstream import Surroundings, render_report, upstream_of
@@ -159,12 +159,7 @@ def _work(options: CauseOptions) -> tuple[Path, Job, int | None]:
         run = find_run(journal, options.run).run
         if journal is None:  # there is one with that run in it
             raise RocsteadyError(f"{options.run}: its journal is gone")
-        try:
-            job = msgspec.convert(run.job, Job)
-        except msgspec.ValidationError as error:
-            raise RocsteadyError(f"{options.run}: its job cannot be read: {error}") from None
-        job = msgspec.structs.replace(job, command=journal.command(options.run))
-        ask_about_run(run, job, folder, journal, yes=options.yes)
+        job = job_of_run(run, folder, journal, yes=options.yes)
         if job.resume is None:
             job = msgspec.structs.replace(job, resume=kept(Resume, Path(run.folder)))
         story = journal.story(options.run)

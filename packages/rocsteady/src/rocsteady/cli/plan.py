@@ -42,9 +42,10 @@ from rocsteady.plan.trials import (
     look_back,
 )
 from rocsteady.plan.values import Plan
+from rocsteady.report.pages import render_template
 from rocsteady.run.job.stages import commands_of
 from rocsteady.run.job.values import Job
-from rocsteady.screens.decision_page import decision_html, decision_markdown, decision_page
+from rocsteady.screens.decision_page import HTML, MARKDOWN, decision_page
 from rocsteady.screens.job_questions import ask_about_paths, check_command, job_here
 from rocsteady.screens.plan import render_option, render_plan
 from rocsteady.screens.screen import ProgressLine, layout, progress, show, show_json, tell
@@ -59,7 +60,7 @@ FOUND, NONE_FOUND = 0, 1
 STOPPED = "rocsteady: interrupted. No plan was made, and {}."
 ABOUT_TRIALS = ("trial", "within", "again")
 EXAMPLE = "rocsteady plan -- python train.py"
-PAGES = {".md": decision_markdown, ".html": decision_html, ".htm": decision_html}
+PAGES = {".md": MARKDOWN, ".html": HTML, ".htm": HTML}
 
 
 @click.command("plan", context_settings={"allow_interspersed_args": False})
@@ -313,7 +314,8 @@ def _tell_more(plan: Plan, which: str | None, report: Path | None) -> None:
     if report is None:
         _show_details(plan, which or "")
         return
-    text = PAGES[report.suffix.lower()](decision_page(plan, now=time.time()))
+    page = decision_page(plan, now=time.time())
+    text = render_template(PAGES[report.suffix.lower()], page=page)
     try:
         write_whole(report, text.encode())
     except OSError as error:

@@ -46,11 +46,11 @@ from rocsteady.run.options import AUTO, NEVER_RESUME, RunOptions
 from rocsteady.run.runs import RunLauncher, load_for_failures
 from rocsteady.run.stages import Turn, are_done, carry_out_stages, turns_of
 from rocsteady.screens.job_questions import (
-    ask_about_run,
     ask_existing,
     at_a_terminal,
     check_interpreter,
     job_here,
+    job_of_run,
 )
 from rocsteady.screens.run_lines import RunScreen
 from rocsteady.screens.screen import tell
@@ -431,16 +431,9 @@ def _first(job: Job, turns: tuple[Turn, ...]) -> Job:
 
 
 def _job(folder: Path, options: RunOptions, journal: Journal) -> Job:
-    resumed = options.resumed_run
-    if resumed is not None:
-        run = find_run(journal, resumed).run
-        try:
-            job = msgspec.convert(run.job, Job)
-        except msgspec.ValidationError as error:
-            raise RocsteadyError(f"{resumed}: its job cannot be read: {error}") from None
-        job = msgspec.structs.replace(job, command=journal.command(resumed))
-        ask_about_run(run, job, folder, journal, yes=options.yes)
-        return job
+    if options.resumed_run is not None:
+        run = find_run(journal, options.resumed_run).run
+        return job_of_run(run, folder, journal, yes=options.yes)
     job = job_here(folder, options.command, yes=options.yes, example=EXAMPLE)
     return msgspec.structs.replace(job, stages=()) if options.command else job
 

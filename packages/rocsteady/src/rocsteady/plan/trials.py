@@ -6,7 +6,7 @@ import contextlib
 import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, closing
 from datetime import timedelta
 from enum import Enum
 from itertools import pairwise
@@ -52,7 +52,7 @@ from rocsteady.run.job.values import Job
 from rocsteady.run.observer import ObservedRun, Observer
 from rocsteady.run.options import RunOptions, Timing
 from rocsteady.run.recovery.machine import run_machine
-from rocsteady.run.startup import Startup
+from rocsteady.run.startup import report_unfinished
 from rocsteady.run.telling.announcer import Announcer
 from rocsteady.store.journal import Journal
 from rocsteady.store.location import find_place
@@ -494,14 +494,9 @@ def look_back(folder: Path, memory: Memory) -> None:
     if not _root(folder).exists():
         return
     journal = Journal(find_place(_root(folder)))
-    announcer = Announcer()
-    try:
+    with closing(Announcer()) as announcer, closing(journal):
         services = Services(journal=journal, announcer=announcer, memory=memory)
-        machine = run_machine(services, ("",), folder)
-        Startup(services, machine, folder).report_unfinished()
-    finally:
-        announcer.close()
-        journal.close()
+        report_unfinished(services, run_machine(services, ("",), folder), folder)
     memory.flush()
 
 

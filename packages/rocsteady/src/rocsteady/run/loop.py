@@ -72,7 +72,7 @@ from rocsteady.run.recovery.history import History, history_of
 from rocsteady.run.recovery.machine import run_machine
 from rocsteady.run.recovery.restart_preparation import Restart
 from rocsteady.run.run_end import RunEnd
-from rocsteady.run.startup import Startup, first_attempt
+from rocsteady.run.startup import announce_begin, first_attempt, report_unfinished
 from rocsteady.run.stop_deadline import StopDeadline
 from rocsteady.run.stopwatch import Stopwatch
 from rocsteady.run.telling.deadline_monitor import DeadlineMonitor
@@ -317,11 +317,10 @@ class Supervisor:
     def _begin(self, first: int) -> str:
         """Look back, choose the first strategy, introduce the run; return why it is refused."""
         sweep(self._services.environment, is_alive)
-        startup = Startup(self._services, self._machine, self._spec.folder)
-        startup.report_unfinished()
+        report_unfinished(self._services, self._machine, self._spec.folder)
         history, here = self._history, Here(machine=self._machine, now=time.time())
         decision = first_decision(history, self._options, here)
-        startup.announce(decision, offers(self._options, self._machine))
+        announce_begin(self._announcer.say, decision, offers(self._options, self._machine))
         if not decision.ends:
             if decision.strategy != history.strategy or decision.asked:
                 self._records.decided(first - 1, decision)

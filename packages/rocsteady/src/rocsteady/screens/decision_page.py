@@ -25,7 +25,6 @@ from rocsteady.plan.decision import (
 )
 from rocsteady.plan.trials import SHARE
 from rocsteady.plan.values import Basis, Finish, Option, Plan
-from rocsteady.report.pages import render_template
 from rocsteady.report.story import UNCONFIRMED
 from rocsteady.screens.plan import (
     AGED,
@@ -45,6 +44,7 @@ from rocsteady.screens.screen import NO_VALUE
 from rocsteady.store.redaction import redactor_here
 from rocsteady.wording import duration, full_moment, money, plural
 
+HTML, MARKDOWN = "decision.html.j2", "decision.md.j2"  # templates of the page
 OPTIONS = ("", "Option", "Steps/s", "Finishes", "On time", "Cost", "Set-up", "Risk", "Based on")
 PROBABILITIES = (
     "Probabilities include the measured speed, observed and expected failures, and the risk that an"
@@ -328,11 +328,3 @@ class DecisionPage(Value, frozen=True, kw_only=True):
     details: tuple[OptionDetails, ...]
     facts: tuple[tuple[str, str], ...]
     sections: tuple[PageSection, ...]
-
-
-def decision_html(page: DecisionPage) -> str:
-    return render_template("decision.html.j2", page=page)
-
-
-def decision_markdown(page: DecisionPage) -> str:
-    return render_template("decision.md.j2", page=page)

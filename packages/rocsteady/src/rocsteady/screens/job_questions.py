@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 import click
+import msgspec
 
 from rocsteady.errors import RocsteadyError
 from rocsteady.failures.difference import describe_changes
@@ -68,7 +69,18 @@ def ask_about(file: JobFile, *, yes: bool, typed: Job | None = None) -> None:
         trust(file)
 
 
-def ask_about_run(run: Run, job: Job, folder: Path, journal: Journal, *, yes: bool) -> None:
+def job_of_run(run: Run, folder: Path, journal: Journal, *, yes: bool) -> Job:
+    """Return the job of a run of the past, as this account agrees that it is started again."""
+    try:
+        job = msgspec.convert(run.job, Job)
+    except msgspec.ValidationError as error:
+        raise RocsteadyError(f"{run.name}: its job cannot be read: {error}") from None
+    job = msgspec.structs.replace(job, command=journal.command(run.name))
+    _ask_about_run(run, job, folder, journal, yes=yes)
+    return job
+
+
+def _ask_about_run(run: Run, job: Job, folder: Path, journal: Journal, *, yes: bool) -> None:
     """Show what a run would start and set that this account has not begun so, before it does."""
     known, strategies = journal.unagreed(run.name)
     if known and not strategies:
