@@ -53,7 +53,6 @@ NAMED_ONLY = {
     "drill",
     "explain",
     "plan --export",
-    "watch --pid",
 }
 SAMPLES = (  # of what stands for something else: the first pattern that fits
     (r"\[RUN\]|RUN|NAME-STAGE|NAME|\{[^}]*name\}|\{resumed\}", "calm-otter"),
@@ -62,7 +61,7 @@ SAMPLES = (  # of what stands for something else: the first pattern that fits
     (r"\[-- COMMAND\]", "-- python train.py"),
     (r"COMMAND|\{[^}]*(?:command|typed|asked)[^}]*\}", "python train.py"),
     (r"SCRIPT", "train.py"),
-    (r"PID|\{found\.pid\}|\$\(pgrep -of train\.py\)", "1"),
+    (r"PID|\{found\.pid\}", "1"),
     (r"(?<=plan --details )N\b|\{number\}", "1"),
     (r"TEXT \| FILE \| - \| ID", "TEXT"),
     (r"RULE|\bID\b|\{[^}]*rule[^}]*\}|\{worst_first\[0\]\}", "igpu-visible"),

@@ -60,6 +60,7 @@ SURFACE = {
         "--yes",
         "command",
         "--also",
+        "--anyway",
     },
     "plan": {
         "--again",

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -13,7 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rocsteady.hangs.looking.process_tree import processes
+from rocsteady.hangs.looking.process_tree import processes, trainings, with_torch
 from rocsteady.system import procfs
 from rocsteady.system.keeper import Family
 
@@ -43,6 +46,45 @@ def test_another_attempt_has_none_of_it(start: Start) -> None:
 
 def test_a_program_that_ended_has_no_processes() -> None:
     assert processes(2**22 - 1, "no-such-run") == ()
+
+
+TRAINS = """
+import mmap, os, subprocess, sys, time
+library = open("libtorch_cpu.so", "rb")
+loaded = mmap.mmap(library.fileno(), 0, prot=mmap.PROT_READ)
+print(os.getpid(), flush=True)
+if sys.argv[1:]:
+    subprocess.run([sys.executable, __file__])
+time.sleep(60)
+"""
+
+
+def test_what_trains_is_found_without_its_ranks_and_workers(tmp_path: Path) -> None:
+    (tmp_path / "libtorch_cpu.so").write_bytes(bytes(4096))
+    (tmp_path / "train.py").write_text(TRAINS)
+    (tmp_path / "serve.py").write_text(TRAINS.replace("loaded = ", "pass #"))
+    with contextlib.ExitStack() as stack:
+
+        def started(*words: str) -> list[int]:
+            one = stack.enter_context(
+                subprocess.Popen(
+                    [sys.executable, *words],
+                    cwd=tmp_path,
+                    stdout=subprocess.PIPE,
+                    start_new_session=True,
+                )
+            )
+            stack.callback(os.killpg, one.pid, signal.SIGKILL)
+            assert one.stdout is not None
+            return [int(one.stdout.readline()) for _ in words]
+
+        (alone,), (other,) = started("train.py"), started("serve.py")
+        launcher, rank = started("train.py", "with a rank")
+        found = trainings()
+        assert rank in with_torch((rank,))
+
+    assert {alone, launcher} <= {*found}
+    assert not {other, rank} & {*found}
 
 
 def test_it_is_quick(start: Start) -> None:

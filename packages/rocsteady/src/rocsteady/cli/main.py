@@ -55,7 +55,7 @@ COMMANDS = tuple(
 )
 EXAMPLES = """\
   rocsteady run -- python train.py --epochs 10
-  rocsteady watch --pid 4410
+  rocsteady watch --pid
   rocsteady explain "HIP out of memory"
 """
 DOCS = "https://github.com/rocsteady/rocsteady/tree/main/docs"

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 DONE, NOT_DONE = 0, PERSON_NEEDED
 STUCK, NOT_EXAMINED = 1, 3
+FIND_IT = 0  # --pid without a number
 POLL_EVERY = 1.0  # seconds, for the end of the run
 
 
@@ -50,9 +51,12 @@ POLL_EVERY = 1.0  # seconds, for the end of the run
 )
 @click.option(
     "--pid",
-    type=click.IntRange(min=1),
-    metavar="PID",
-    help="Inspect a process that was started without rocsteady: is it stuck, and where?",
+    type=click.IntRange(min=0),
+    is_flag=False,
+    flag_value=FIND_IT,
+    metavar="[PID]",
+    help="Inspect a process that was started without rocsteady: is it stuck, and where? Without a"
+    " number, the one that trains, or a list to choose from.",
 )
 @click.pass_context
 def command(  # noqa: PLR0913 - one argument an option
@@ -76,12 +80,12 @@ def command(  # noqa: PLR0913 - one argument an option
 
     Exit code: 0 if the run is done or still running, 76 if it ended before the job was done, 2 for
     incorrect usage, 130 on ^C. With --pid: 0 if it works or waits, 1 if it is stuck, 3 if it could
-    not be inspected.
+    not be inspected or chosen.
     """
     if pid is not None:
         if name is not None:
             raise click.UsageError("give a RUN or --pid, not both")
-        ctx.exit(_inspect(pid, as_json=as_json))
+        ctx.exit(_inspect(pid or None, as_json=as_json))
     if sys.platform == "win32":
         ctx.fail(
             "a run needs Linux or WSL2. To look into a process here: rocsteady watch --pid PID"
@@ -115,14 +119,20 @@ def watch_screen(journal: Journal, name: str, *, ask: bool = False) -> int:
     return app.return_code or 0 if code is None else code
 
 
-def _inspect(pid: int, *, as_json: bool) -> int:
+def _inspect(pid: int | None, *, as_json: bool) -> int:
     from rocsteady.doctor.knowledge.failures import load_failures  # noqa: PLC0415 - only for --pid
     from rocsteady.doctor.knowledge.waits import load_waits  # noqa: PLC0415 - the same
     from rocsteady.failures.hangs import HangRules  # noqa: PLC0415
     from rocsteady.failures.stacks import from_snapshots  # noqa: PLC0415
-    from rocsteady.hangs.inspection import ProcessState, inspect  # noqa: PLC0415
-    from rocsteady.screens.inspection import render_inspection  # noqa: PLC0415
+    from rocsteady.hangs.inspection import ProcessState, candidates, inspect  # noqa: PLC0415
+    from rocsteady.screens.inspection import render_candidates, render_inspection  # noqa: PLC0415
 
+    if pid is None:
+        listed = without_secrets(candidates())
+        if len(listed.processes) != 1:
+            present(listed, render_candidates, as_json=as_json)
+            return NOT_EXAMINED
+        pid = listed.processes[0].pid
     waits = load_waits()
     seen = inspect(pid, waits)
     found = without_secrets(seen.inspection)

@@ -19,7 +19,7 @@ from rocsteady.doctor.knowledge.waits import WaitKnowledge
 from rocsteady.errors import ExaminationError
 from rocsteady.hangs.judgment.judgment import Pulse, begin, worth_stopping
 from rocsteady.hangs.judgment.snapshot_reading import HELD, Reading, read
-from rocsteady.hangs.looking.process_tree import gpus_of, processes
+from rocsteady.hangs.looking.process_tree import gpus_of, processes, trainings
 from rocsteady.hangs.looking.snapshot import take_snapshot
 from rocsteady.hangs.looking.stacks import KeptStacks, KnownStacks
 from rocsteady.hangs.proof.stack_frames import queue_of
@@ -65,6 +65,29 @@ class Inspected(Value, frozen=True, kw_only=True):
     inspection: Inspection
     snapshots: tuple[Snapshot, ...]
     culprit: int | None
+
+
+class Candidate(Value, frozen=True, kw_only=True):
+    pid: int
+    command: tuple[str, ...]
+    age: float
+
+
+class Candidates(Value, frozen=True, kw_only=True):
+    """What may be meant by "my training"."""
+
+    version: int = 1
+    processes: tuple[Candidate, ...]
+
+
+def candidates() -> Candidates:
+    """List the processes that train with PyTorch, as far as this user may look."""
+    found = []
+    for pid in trainings() if os.name != "nt" else ():
+        with contextlib.suppress(OSError):  # gone meanwhile
+            age = procfs.age(procfs.stat(pid))
+            found.append(Candidate(pid=pid, command=procfs.command(pid), age=age))
+    return Candidates(processes=tuple(found))
 
 
 def inspect(pid: int, waits: WaitKnowledge) -> Inspected:

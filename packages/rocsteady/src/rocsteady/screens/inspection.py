@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from rocsteady.colours import BOLD, DIM, GREEN, RED, YELLOW
 from rocsteady.doctor.knowledge.values import Step
 from rocsteady.hangs.frames import is_users_file, path_of, place_of_frame
-from rocsteady.hangs.inspection import Inspection, ProcessState
+from rocsteady.hangs.inspection import Candidates, Inspection, ProcessState
 from rocsteady.hangs.proof.stack_frames import has_users_code, own_part
 from rocsteady.hangs.proof.wait_set import Waiter
 from rocsteady.report.wait_diagram import spoken
@@ -65,6 +65,23 @@ def render_inspection(
         page.lines(step.commands, indent=5)
     page.line()
     page.paragraph(f"Nothing was changed. {UNSEEN_WITHOUT_HEARTBEAT}", style=DIM)
+    return str(page)
+
+
+def render_candidates(found: Candidates, *, width: int, colour: bool) -> str:
+    page = Page(width, colour=colour)
+    if not found.processes:
+        page.paragraph(
+            "No process that you may look into trains with PyTorch. If it runs as another user or"
+            " in a container, use sudo, or name it: rocsteady watch --pid PID"
+        )
+        return str(page)
+    page.line("Several processes train with PyTorch. To inspect one:", style=BOLD)
+    for each in found.processes:
+        page.line()
+        page.line(f"  rocsteady watch --pid {each.pid}")
+        started = f"started {duration(each.age)} ago"
+        page.paragraph(f"{shown_command(each.command)} · {started}", indent=4, style=DIM)
     return str(page)
 
 

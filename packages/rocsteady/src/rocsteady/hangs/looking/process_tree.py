@@ -8,6 +8,8 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from datetime import timedelta
+from functools import partial
 from pathlib import Path
 
 from rocsteady.doctor.machine.gpus import parse_properties, pci_address
@@ -15,10 +17,13 @@ from rocsteady.hangs.looking.cgroups import ROOT
 from rocsteady.hangs.values import Snapshot
 from rocsteady.model import Value
 from rocsteady.system import keeper, procfs
+from rocsteady.system.parallel import run_all
 
 KFD = "sys/class/kfd/kfd"
 RENDER = "/dev/dri/renderD"
 FIRST_NAMESPACE = 0xEFFFFFFC  # the inode of the machine's own pid namespace (PROC_PID_INIT_INO)
+TORCH_LIBRARY = b"libtorch"  # begins the names of its libraries
+MAPS_WITHIN = timedelta(seconds=1)
 SOONEST, LATEST = 1.0, 10.0  # seconds between two snapshots: often at first, seldom later
 
 
@@ -33,6 +38,24 @@ def processes(root: int, run_id: str = "") -> tuple[int, ...]:
     found = tops.union(*(keeper.descendants(pid, everyone) for pid in tops))
     living = (pid for pid in found if keeper.is_alive(pid, everyone[pid]))
     return tuple(sorted(living, key=lambda pid: (pid != root, pid)))
+
+
+def with_torch(pids: Iterable[int]) -> tuple[int, ...]:
+    """Return which of these processes have loaded torch."""
+    found = run_all({pid: partial(_has_torch, pid) for pid in pids}, within=MAPS_WITHIN)
+    return tuple(sorted(pid for pid, has in found.results.items() if has))
+
+
+def _has_torch(pid: int) -> bool:
+    return TORCH_LIBRARY in procfs.read(f"{procfs.PROC}/{pid}/maps", procfs.LARGE)
+
+
+def trainings() -> tuple[int, ...]:
+    """Return the processes that may train: with torch, and not below another: no rank or worker."""
+    everyone = keeper.all_processes()
+    found = with_torch(everyone)
+    below = set[int]().union(*(keeper.descendants(pid, everyone) for pid in found))
+    return tuple(pid for pid in found if pid not in below)
 
 
 class Members(Value, frozen=True, kw_only=True):

@@ -16,8 +16,6 @@ import struct
 import tempfile
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from datetime import timedelta
-from functools import partial
 from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -28,9 +26,9 @@ from rocsteady_train.untrusted_file import open_regular, read_regular
 from rocsteady import __version__
 from rocsteady.errors import RocsteadyError
 from rocsteady.hangs.heartbeat_pages import read_notes, read_pages
+from rocsteady.hangs.looking.process_tree import with_torch
 from rocsteady.model import Value
 from rocsteady.system import mounted_drives, procfs
-from rocsteady.system.parallel import run_all
 
 if TYPE_CHECKING:
     from rocsteady.run.telling.announcer import (
@@ -256,8 +254,6 @@ PYTHON_NAME = re.compile(r"(python|pypy)[0-9.]*(\.exe)?")
 # Flags, then perhaps one that takes the rest of the word, or the next one.
 PYTHON_OPTION = re.compile(r"-(?=[a-zA-Z])([A-VYZa-bd-ln-z]*)([cmWX]?)(.*)", re.DOTALL)
 TORCH_POLL_INTERVAL = 30.0  # seconds between looks for torch without a page
-MAPS_WITHIN = timedelta(seconds=1)
-TORCH_LIBRARY = b"libtorch"  # begins the names of its libraries
 
 
 class HeartbeatCheck:
@@ -281,8 +277,7 @@ class HeartbeatCheck:
             return
         self._due = now + TORCH_POLL_INTERVAL
         if not beats:
-            found = run_all({pid: partial(_has_torch, pid) for pid in tree()}, within=MAPS_WITHIN)
-            pid = next((pid for pid, has in found.results.items() if has), None)
+            pid = next(iter(with_torch(tree())), None)
             if pid is not None and self._pages is not None:
                 why = _why_no_page(pid, self._pages)
                 self._say(
@@ -322,13 +317,6 @@ def option_against_hooks(command: Sequence[str]) -> str:
         if ends and not rest:
             next(words, "")
     return ""
-
-
-def _has_torch(pid: int) -> bool:
-    try:
-        return TORCH_LIBRARY in procfs.read(f"{procfs.PROC}/{pid}/maps", procfs.LARGE)
-    except OSError:
-        return False
 
 
 _SAVE_WORD = struct.Struct("=Q")
