@@ -131,8 +131,8 @@ def remedies_page(remedies: Iterable[Remedy], harmful: Iterable[Harmful]) -> Ite
     yield (
         "The changes that `rocsteady run` can make on its own after a failure: one setting at a"
         " time, the cheapest first. A change that does not help is reverted."
-        " `rocsteady explain --workarounds FAILURE` shows what would be tried on your machine. We"
-        " have not confirmed any remedy on hardware. Generated from the program."
+        " `rocsteady explain FAILURE` names those for one failure. We have not confirmed any remedy"
+        " on hardware. Generated from the program."
     )
     for remedy in remedies:
         yield from remedy_section(remedy)

@@ -80,16 +80,8 @@ def test_a_script_that_is_a_program_runs(project: Project) -> None:
             ("explain", "loader-inlin"),
             "no failure, workaround or rule named 'loader-inlin'. Did you mean 'loader-inline'?",
         ),
-        (("explain", "q-q-q"), "To list them: rocsteady explain --workarounds"),
-        (
-            ("explain", "--workarounds", "hang-in-bakward"),
-            "no failure named 'hang-in-bakward'. Did you mean 'hang-in-backward'?",
-        ),
-        (("explain", "--workarounds", "oom-"), "Did you mean 'oom-host'?"),
-        (
-            ("explain", "--workarounds", "qqq"),
-            'ID of a failure: rocsteady explain "ERROR',
-        ),
+        (("run", "--allow", "q", "--", "true"), "for a failure: rocsteady explain FAILURE"),
+        (("explain", "q-q-q"), 'ID of a failure: rocsteady explain "ERROR'),
         (("explain", "caching-of"), "Did you mean"),
         (("probe", "matmul-gradien"), "no probe named 'matmul-gradien'. Did you mean 'matmul-gra"),
     ],

@@ -79,7 +79,7 @@ SURFACE = {
     },
     "drill": {"--faults", "--json", "--scratch", "--yes", "command"},
     "fleet": {"--json", "files"},
-    "explain": {"--json", "--python", "--root", "--workarounds", "text"},
+    "explain": {"--json", "--python", "--root", "text"},
     "status": {"--json"},
     "notify": {"--test", "--yes"},
     "watch": {"name", "--plain", "--json", "--interval", "--pid"},

@@ -124,7 +124,6 @@ WORDS: dict[str, Callable[[str], tuple[str, ...]]] = {
     "a name": lambda text: ("run", "--name", text, "--", "true"),
     "a program": lambda text: ("run", "--", f"/nothing/{text}"),
     "a remedy": lambda text: ("explain", text),
-    "a failure": lambda text: ("explain", "--workarounds", text),
     "a probe": lambda text: ("probe", "--only", text),
     "a folder of checkpoints": lambda text: ("checkpoint", text),
     "a fault": lambda text: ("drill", "--faults", text, "--", "true"),

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from rocsteady.failures.ladder import choose_remedy, preview
+from rocsteady.failures.ladder import choose_remedy
 from rocsteady.failures.remedy import SAME_AGAIN
 from rocsteady.model import FailedAttempt, Failure, FailureKind, Next, Strategy
 from rocsteady.run.options import RunOptions
@@ -118,7 +118,7 @@ def test_what_can_clear_up_is_tried_again_however_often(situations: Situations, 
 
     assert not choice.ends
     assert choice.waits or kind == "oom-host"  # for which there are workarounds
-    assert preview(situation)[-1].waits
+    assert Situations.preview(situation)[-1].waits
 
 
 def test_waits_use_up_no_budget_of_other_failures(situations: Situations) -> None:

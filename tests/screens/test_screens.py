@@ -52,16 +52,12 @@ COMMANDS = {
     },
     "error-wheels": ("wheels", "--gpu", "gfx11000"),
     "error-env": ("env", "no-such.sh"),
-    "workarounds": ("explain", "--workarounds"),
     "workarounds-one": ("explain", "loader-inline"),
-    "workarounds-for": (
-        "explain", "--workarounds", "hang-in-loader", "--root", f"{MACHINES}/rx7900xtx.json",
-    ),
     "explain-known": ("explain", "RuntimeError: HIP out of memory. Tried to allocate 1.50 GiB"),
     "explain-unknown": ("explain", "all is well"),
     "error-command": ("docter",),
     "error-rule": ("explain", "caching-of"),
-    "error-failure": ("explain", "--workarounds", "hang-in-loder"),
+    "error-failure": ("explain", "hang-in-loder"),
 }  # fmt: skip
 SCREENS: dict[str, Callable[[], None]] = {
     **{name: partial(command, *words) for name, words in COMMANDS.items()},

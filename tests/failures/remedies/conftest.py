@@ -8,6 +8,7 @@ import msgspec
 import pytest
 
 from rocsteady.doctor.knowledge.failures import Nature
+from rocsteady.failures.ladder import choose_remedy
 from rocsteady.failures.situation import Situation
 from rocsteady.model import Decision, FailedAttempt, Fingerprint, LoaderFacts, Strategy
 from tests.values import failure
@@ -90,6 +91,30 @@ class Situations:
             strategy=choice.strategy,
             tried=(*situation.tried, attempt),
         )
+
+    @staticmethod
+    def preview(situation: Situation) -> list[Decision]:
+        """Return what is tried if every attempt fails in the same way; the last is the end.
+
+        What is waited for has no such end: then the last is the wait.
+        """
+        choices = [choose_remedy(situation)]
+        while not (choices[-1].ends or (choices[1:] and all(it.waits for it in choices[-2:]))):
+            attempt = FailedAttempt(
+                strategy=choices[-1].strategy,
+                remedy=choices[-1].remedy,
+                failure=situation.failure.fingerprint,
+                steps=situation.tried[-1].steps,
+            )
+            situation = msgspec.structs.replace(
+                situation, strategy=attempt.strategy, tried=(*situation.tried, attempt)
+            )
+            choices.append(choose_remedy(situation))
+        return choices
+
+    def would_try(self, situation: Situation) -> list[str]:
+        """Return the remedies that are tried, one after the other."""
+        return [choice.remedy for choice in self.preview(situation)[:-1]]
 
 
 @pytest.fixture(scope="session")

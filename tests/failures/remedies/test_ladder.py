@@ -9,7 +9,7 @@ import pytest
 
 from rocsteady.doctor.knowledge.failures import Nature, load_failures
 from rocsteady.doctor.knowledge.values import Fix
-from rocsteady.failures.ladder import choose_remedy, preview
+from rocsteady.failures.ladder import choose_remedy
 from rocsteady.failures.situation import Budget, Situation
 from rocsteady.model import BatchSplit, Decision, FailedAttempt, Next, Strategy
 
@@ -17,11 +17,6 @@ if TYPE_CHECKING:
     from tests.failures.remedies.conftest import Situations
 
 PRECISION = ("precision-bf16", "precision-fp32")  # only if somebody asks for it
-
-
-def would_try(situation: Situation) -> list[str]:
-    """Return what would be tried, one after the other."""
-    return [choice.remedy for choice in preview(situation)[:-1]]
 
 
 def test_a_first_hang_may_be_chance_the_second_is_answered(situations: Situations) -> None:
@@ -40,7 +35,7 @@ def test_a_first_hang_may_be_chance_the_second_is_answered(situations: Situation
 def test_cheapest_first_and_what_did_not_move_it_is_taken_back(situations: Situations) -> None:
     situation = situations("nan-loss", also=PRECISION, nature=Nature.DETERMINISTIC)
 
-    choices = preview(situation)
+    choices = situations.preview(situation)
 
     assert [(choice.reverted, choice.remedy) for choice in choices] == [
         ("", "precision-bf16"),
@@ -222,8 +217,8 @@ def test_settings_that_took_the_machine_down_are_not_tried_again(situations: Sit
         here, crashed_machine=(Strategy(variables={"TORCH_BLAS_PREFER_HIPBLASLT": "0"}),)
     )
 
-    assert would_try(here) == ["hipblaslt-off", "cpu"]
-    assert would_try(before) == ["cpu"]
+    assert situations.would_try(here) == ["hipblaslt-off", "cpu"]
+    assert situations.would_try(before) == ["cpu"]
     assert dict(choose_remedy(before).skipped)["hipblaslt-off"] == (
         "the machine went down with these settings"
     )
@@ -251,8 +246,8 @@ def test_only_what_is_allowed_and_nothing_that_is_denied(situations: Situations)
     allowed = situations("nan-loss", allow=("attention-math", "precision-fp32"))
     denied = situations("nan-loss", deny=("retry", "precision-bf16", "precision-fp32"))
 
-    assert would_try(allowed) == ["attention-math", "precision-fp32"]
-    assert would_try(denied) == ["attention-math", "checkpoint-back"]
+    assert situations.would_try(allowed) == ["attention-math", "precision-fp32"]
+    assert situations.would_try(denied) == ["attention-math", "checkpoint-back"]
     assert dict(choose_remedy(denied).skipped)["precision-bf16"] == "denied by --deny"
 
 
@@ -261,13 +256,13 @@ def test_what_changes_numbers_is_used_only_if_it_is_named(situations: Situations
     two = situations("gpu-hang", "rx7900xt-pair", ranks=2)
     one = situations("gpu-hang", "rx7900xt-pair")  # of one rank the batch stays as it is
 
-    assert would_try(nan) == ["attention-math", "checkpoint-back"]
-    assert "precision-bf16" in preview(nan)[-1].why
-    assert "single-gpu" not in would_try(two)
-    assert "single-gpu" in preview(two)[-1].why
-    assert "single-gpu" in would_try(one)
-    assert "single-gpu" in would_try(msgspec.structs.replace(two, also=("single-gpu",)))
-    assert "p2p-off" not in would_try(
+    assert situations.would_try(nan) == ["attention-math", "checkpoint-back"]
+    assert "precision-bf16" in situations.preview(nan)[-1].why
+    assert "single-gpu" not in situations.would_try(two)
+    assert "single-gpu" in situations.preview(two)[-1].why
+    assert "single-gpu" in situations.would_try(one)
+    assert "single-gpu" in situations.would_try(msgspec.structs.replace(two, also=("single-gpu",)))
+    assert "p2p-off" not in situations.would_try(
         situations(
             "hang-in-collective", "mi300x-8", ranks=2, allow=("retry",), also=("single-gpu",)
         )
@@ -292,7 +287,7 @@ def test_harmful_variables_are_unset_one_at_a_time(situations: Situations) -> No
     variables = {"AMD_SERIALIZE_KERNEL": "3", "HIP_LAUNCH_BLOCKING": "1", "HSA_XNACK": "1"}
     situation = situations("hang-in-sync", variables=variables, nature=Nature.DETERMINISTIC)
 
-    choices = preview(situation)
+    choices = situations.preview(situation)
 
     assert [choice.strategy for choice in choices if choice.remedy == "unset-variable"] == [
         Strategy(variables={"AMD_SERIALIZE_KERNEL": None}),
@@ -318,7 +313,7 @@ def test_budgets_end_it(situations: Situations) -> None:
     situation = situations("nan-loss", also=PRECISION, nature=Nature.DETERMINISTIC)
 
     def tried(budget: Budget) -> int:
-        return len(preview(msgspec.structs.replace(situation, budget=budget))) - 1
+        return len(situations.preview(msgspec.structs.replace(situation, budget=budget))) - 1
 
     assert tried(Budget(tries=2)) == 2
     assert tried(Budget(without_progress=3)) == 3

@@ -14,7 +14,7 @@ from rocsteady.doctor.knowledge.failures import Nature
 from rocsteady.doctor.knowledge.values import Fix
 from rocsteady.doctor.machine.torch_build import made_by
 from rocsteady.failures.difference import changed
-from rocsteady.failures.ladder import choose_remedy, preview
+from rocsteady.failures.ladder import choose_remedy
 from rocsteady.failures.remedy import ANY, load_remedies
 from rocsteady.failures.situation import Situation
 from rocsteady.model import Certainty, Decision, FailedAttempt, Fingerprint, Strategy
@@ -188,7 +188,7 @@ def test_on_every_machine_the_whole_ladder_of_every_failure_is_right_there(
     for kind in KINDS:
         plain = situations(kind, every_machine, ranks=2, person=PERSON.get(kind))
         situation = msgspec.structs.replace(plain, variables=plain.variables | variables)
-        *choices, end = preview(situation)
+        *choices, end = situations.preview(situation)
         for choice in choices:
             assert not choice.ends
             check(situation, choice, choice.strategy)

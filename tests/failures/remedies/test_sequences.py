@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rocsteady.doctor.knowledge.failures import load_failures
-from rocsteady.failures.ladder import preview
 from rocsteady.model import FailedAttempt, Strategy
 
 if TYPE_CHECKING:
@@ -79,7 +78,7 @@ def sequences(situations: Situations) -> Iterator[str]:
 
 
 def tried_on(situations: Situations, kind: str, machine: str, given: dict[str, object]) -> str:
-    *choices, _ = preview(situations(kind, machine, **given))  # type: ignore[arg-type]
+    *choices, _ = situations.preview(situations(kind, machine, **given))  # type: ignore[arg-type]
     return " ".join(choice.remedy for choice in choices)
 
 

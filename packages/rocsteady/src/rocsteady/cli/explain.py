@@ -16,7 +16,7 @@ from rocsteady_train.untrusted_file import read_tail
 from rocsteady.cli.completion import failure_names
 from rocsteady.cli.options import open_root, python_option, root_option
 from rocsteady.doctor.diagnosis import CHECKS, doctors_knowledge, rule_findings
-from rocsteady.doctor.facts import gather, visible_to_a_run
+from rocsteady.doctor.facts import gather
 from rocsteady.doctor.knowledge.failures import (
     FailureKnowledge,
     KnownFailure,
@@ -24,26 +24,20 @@ from rocsteady.doctor.knowledge.failures import (
     find_message,
     load_failures,
 )
-from rocsteady.doctor.knowledge.reader import SLUG, Knowledge, load_knowledge
-from rocsteady.doctor.machine.machine import Machine, examine
-from rocsteady.doctor.training_gpus import settings
+from rocsteady.doctor.knowledge.reader import SLUG, Knowledge
+from rocsteady.doctor.machine.machine import examine
 from rocsteady.errors import ExaminationError
 from rocsteady.failures.classify import Classifier
-from rocsteady.failures.ladder import preview
 from rocsteady.failures.remedy import Remedy, load_remedies
 from rocsteady.failures.signature_search import cleaned
-from rocsteady.failures.situation import Situation
 from rocsteady.failures.symptoms import Symptoms
-from rocsteady.model import Certainty, FailedAttempt, Failure, FailureKind, Fingerprint, Strategy
+from rocsteady.model import Certainty, Failure, FailureKind, Fingerprint
 from rocsteady.screens.explain import (
     MachineContext,
-    Previewed,
     failure_page,
     message_page,
-    preview_page,
     workaround_page,
     workarounds_for,
-    workarounds_page,
 )
 from rocsteady.screens.screen import Page, layout, show, show_json, without_secrets
 from rocsteady.store.redaction import redactor_here
@@ -54,30 +48,17 @@ NAMED, NOT_NAMED = 0, 1
 MAX_BYTES = 32 * 1024 * 1024  # bytes of a file's end that are looked at
 PIECE_BYTES = 1024 * 1024
 FILE_NAME = re.compile(r"\S*/\S*|\S+\.\w{1,5}|.+\.(?:log|txt|out|err)", re.IGNORECASE)
-AS_IF = 100  # the step at which a preview lets every attempt fail
-LIST_WORKAROUNDS = "To list them: rocsteady explain --workarounds"
 FIND_FAILURE = 'To find the ID of a failure: rocsteady explain "ERROR MESSAGE"'
 
 
 @click.command("explain")
 @click.argument("text", required=False, shell_complete=failure_names)
-@click.option(
-    "--workarounds",
-    is_flag=True,
-    help="List all workarounds, or those tried here after the failure TEXT.",
-)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @python_option
 @root_option
 @click.pass_context
-def command(  # noqa: PLR0913 - one argument an option
-    ctx: click.Context,
-    *,
-    text: str | None,
-    workarounds: bool,
-    as_json: bool,
-    python: str | None,
-    root: Path | None,
+def command(
+    ctx: click.Context, *, text: str | None, as_json: bool, python: str | None, root: Path | None
 ) -> None:
     """Identify the failure in TEXT and show what is known about it, with workarounds.
 
@@ -87,13 +68,11 @@ def command(  # noqa: PLR0913 - one argument an option
 
     Exit code: 0 identified, 1 not identified, 2 incorrect usage.
     """
-    if (root or python) and (text is None or text in load_remedies()):
+    if (root or python) and text in load_remedies():
         raise click.UsageError("--root and --python need an error message or the ID of a failure")
-    if workarounds:
-        _show_workarounds(text, open_root(root, python) if text else None, as_json=as_json)
-    elif text is None:
+    if text is None:
         raise click.UsageError('name an error message, a file or an ID: rocsteady explain "TEXT"')
-    elif text in load_remedies():
+    if text in load_remedies():
         _show_workaround(load_remedies()[text], as_json=as_json)
     elif (doctors := _doctor_knowing(text)) is not None:
         from rocsteady.cli.doctor import explained  # noqa: PLC0415 - seldom needed
@@ -170,7 +149,7 @@ def _refuse_name(text: str, knowledge: FailureKnowledge) -> None:
         raise click.BadParameter(f"file {text!r} does not exist.", param_hint="TEXT")
     if SLUG.fullmatch(text) and "-" in text:
         known = (*knowledge.kinds, *load_remedies(), *doctors_knowledge().rules)
-        unknown = no_such("failure, workaround or rule", text, known, LIST_WORKAROUNDS)
+        unknown = no_such("failure, workaround or rule", text, known, FIND_FAILURE)
         raise click.BadParameter(unknown, param_hint="TEXT")
 
 
@@ -180,7 +159,7 @@ def _failure_of(kind: KnownFailure) -> Failure:
         title=kind.title,
         words=kind.words,
         certainty=Certainty.CERTAIN,
-        fingerprint=Fingerprint(kind=kind.id, step=AS_IF),
+        fingerprint=Fingerprint(kind=kind.id),
         seen=(),
         sources=kind.sources,
     )
@@ -230,73 +209,8 @@ def _end_of(stream: BinaryIO) -> str:
     return b"".join(pieces)[-MAX_BYTES:].decode("utf-8", "replace")
 
 
-def _show_workarounds(kind: str | None, root: Root | None, *, as_json: bool) -> None:
-    """List every workaround, or what would be tried after a failure on a machine."""
-    if kind and root:
-        previewed = _previewed(kind, root)
-        if as_json:
-            show_json(_preview_json(previewed))
-        else:
-            show(preview_page(previewed, _page()))
-    elif as_json:
-        show_json({"version": 1, "workarounds": [*load_remedies().values()]})
-    else:
-        show(workarounds_page([*load_remedies().values()], _page()))
-
-
 def _show_workaround(remedy: Remedy, *, as_json: bool) -> None:
     if as_json:
         show_json({"version": 1, "workaround": remedy})
         return
     show(workaround_page(remedy, _page()))
-
-
-def _previewed(name: str, root: Root) -> Previewed:
-    kinds, knowledge = load_failures().kinds, load_knowledge()
-    if name not in kinds:
-        raise click.BadParameter(no_such("failure", name, kinds, FIND_FAILURE), param_hint="TEXT")
-    machine, _ = examine(root, knowledge.variables)
-    situation = _situation(kinds[name], machine, knowledge)
-    *choices, end = preview(situation)
-    return Previewed(kinds[name], choices, end, situation.ranks)
-
-
-def _situation(kind: KnownFailure, machine: Machine, knowledge: Knowledge) -> Situation:
-    """Return a plain run that has just failed so: one rank a GPU, able to resume."""
-    failure = _failure_of(kind)
-    seen = visible_to_a_run(machine, knowledge)
-    failed = FailedAttempt(
-        strategy=Strategy(), failure=failure.fingerprint, progressed=True, steps=AS_IF
-    )
-    return Situation(
-        failure=failure,
-        nature=kind.nature,
-        clears=kind.clears,
-        component=kind.component,
-        person=kind.fix,
-        strategy=Strategy(),
-        tried=(failed,),
-        machine=machine,
-        variables=dict(settings(machine)),
-        can_resume=True,
-        checkpoints=2,
-        ranks=max(seen.gpus, 1),
-        gpus=seen.gpus,
-        gfx=seen.gfx,
-        arches=seen.arches,
-    )
-
-
-def _preview_json(previewed: Previewed) -> dict[str, object]:
-    return {
-        "version": 1,
-        "failure": previewed.kind.id,
-        "tried": [
-            {"workaround": it.remedy, "reverted": it.reverted, "strategy": it.strategy}
-            for it in previewed.choices
-        ],
-        "end": previewed.end.why,
-        "waits": previewed.end.waits,
-        "skipped": [{"workaround": name, "why": why} for name, why in previewed.skipped],
-        "person": previewed.fix,
-    }

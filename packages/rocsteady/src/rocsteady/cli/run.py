@@ -113,7 +113,7 @@ class Remedies(click.ParamType):  # type: ignore[type-arg, unused-ignore]
         ids = tuple(word.strip() for word in str(value).split(",") if word.strip())
         for each in ids:
             if each not in load_remedies():
-                listed = "To list them: rocsteady explain --workarounds"
+                listed = "To see those for a failure: rocsteady explain FAILURE"
                 self.fail(no_such("workaround", each, load_remedies(), listed), param, ctx)
         return ids
 

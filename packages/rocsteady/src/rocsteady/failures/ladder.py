@@ -72,31 +72,6 @@ def _chosen(situation: Situation) -> Decision:
     return _cheapest(situation, standing)
 
 
-def preview(situation: Situation) -> tuple[Decision, ...]:
-    """Return what would be tried if every attempt failed in the same way; the last is the end.
-
-    What is waited for has no such end: then the last is the wait.
-    """
-    choices = [choose_remedy(situation)]
-    while not (choices[-1].ends or _waits_again(choices)):
-        strategy = choices[-1].strategy
-        attempt = FailedAttempt(
-            strategy=strategy,
-            remedy=choices[-1].remedy,
-            failure=situation.failure.fingerprint,
-            steps=situation.tried[-1].steps,
-        )
-        situation = msgspec.structs.replace(
-            situation, strategy=strategy, tried=(*situation.tried, attempt)
-        )
-        choices.append(choose_remedy(situation))
-    return tuple(choices)
-
-
-def _waits_again(choices: Sequence[Decision]) -> bool:
-    return len(choices) > 1 and all(choice.waits for choice in choices[-2:])
-
-
 def _end_at_once(situation: Situation) -> Decision | None:
     """End where no setting can help."""
     failure = situation.failure

@@ -16,11 +16,9 @@ from rocsteady.doctor.knowledge.failures import (
 from rocsteady.doctor.knowledge.harmful_variables import harmful_variables
 from rocsteady.doctor.knowledge.values import Fix, Step
 from rocsteady.doctor.values import Finding
-from rocsteady.failures.difference import describe_changes
 from rocsteady.failures.remedy import ANY, Remedy, load_remedies
-from rocsteady.model import Certainty, Decision, Failure, FailureKind, Strategy
+from rocsteady.model import Certainty, Failure, FailureKind
 from rocsteady.screens.screen import Page
-from rocsteady.wording import plural
 
 RECOVERED = "The text shows progress after this failure, so the run may have recovered from it."
 NATURES = {
@@ -41,23 +39,6 @@ class MachineContext(NamedTuple):
         """Return what to do, without what is for other GPUs."""
         steps = (fix, *fix.then)
         return [it for it in steps if not it.gpus or not self.gpus or self.gpus & {*it.gpus}]
-
-
-class Previewed(NamedTuple):
-    kind: KnownFailure
-    choices: Sequence[Decision]
-    end: Decision
-    ranks: int
-
-    @property
-    def fix(self) -> Fix | None:
-        """What somebody must do, where nothing else helps."""
-        return self.kind.fix if self.end.needs_person else None
-
-    @property
-    def skipped(self) -> list[tuple[str, str]]:
-        taken = {choice.remedy for choice in self.choices}
-        return [each for each in self.end.skipped if each[0] not in taken]
 
 
 def workarounds_for(kind: KnownFailure) -> list[str]:
@@ -96,7 +77,7 @@ def failure_page(
         page.line()
         page.line("Workarounds", style=BOLD)
         page.paragraph(", ".join(workarounds), indent=2)
-        page.line(f"  rocsteady explain --workarounds {kind.id}")
+        page.line(f"  rocsteady explain {workarounds[0]}")
     _sources(page, failure.sources)
     return str(page)
 
@@ -183,17 +164,6 @@ def _sources(page: Page, sources: Iterable[str]) -> None:
     page.paragraph(f"Sources (unverified on hardware): {', '.join(sources)}", style=DIM)
 
 
-def workarounds_page(remedies: Sequence[Remedy], page: Page) -> str:
-    column = max(len(remedy.id) for remedy in remedies) + 2
-    for remedy in remedies:
-        page.row(remedy.id, f"{remedy.title}.", column=column, style=BOLD)
-        page.row("", f"Cost: {remedy.cost}.", column=column)
-    page.line()
-    page.paragraph("Cheapest first; one change at a time. None has been confirmed on hardware.")
-    page.line("rocsteady explain cpu")
-    return str(page)
-
-
 def workaround_page(remedy: Remedy, page: Page) -> str:
     page.line(remedy.id, style=BOLD)
     page.paragraph(f"{remedy.title}.")
@@ -221,49 +191,3 @@ def _variables(page: Page) -> None:
         page.paragraph(each.why, indent=4)
         failures, sources = ", ".join(each.failures), ", ".join(each.sources)
         page.paragraph(f"Unset after: {failures}. Sources: {sources}.", indent=4)
-
-
-def preview_page(previewed: Previewed, page: Page) -> str:
-    kind, fix = previewed.kind, previewed.fix
-    page.line(kind.id, style=BOLD)
-    page.paragraph(f"{kind.title}.")
-    page.line()
-    if fix is not None:
-        page.paragraph(f"No workaround. {fix.text}")
-        page.lines(fix.commands, indent=2)
-        return str(page)
-    if previewed.end.waits:
-        page.paragraph(
-            "This can clear up by itself, so rocsteady waits and tries again, 5 s to 10 min"
-            " apart, until the deadline or for a day without progress (run --give-up-after)."
-        )
-        advice = kind.fix or kind.advice
-        if advice is not None:
-            page.paragraph(advice.text)
-            page.lines(advice.commands, indent=2)
-        page.line()
-    changes = [it for it in previewed.choices if not it.waits]
-    if previewed.end.waits and not changes:
-        return str(page)
-    if previewed.choices:
-        page.paragraph("If this happened again and again, rocsteady would try, in this order:")
-    else:
-        page.paragraph("Nothing would be tried: no setting is known to fix this here.")
-    column = max((len(name) for name in load_remedies()), default=0) + 2
-    for number, choice in enumerate(previewed.choices, start=1):
-        remedy = load_remedies()[choice.remedy]
-        change = describe_changes(Strategy(), choice.strategy)
-        text = f"{remedy.title}{f' ({change})' if change else ''}. Cost: {remedy.cost}."
-        page.row(f"{number} {remedy.id}", text, indent=2, column=column + 2, style=BOLD)
-    if previewed.skipped:
-        page.line()
-        page.line("Skipped", style=BOLD)
-    for name, why in previewed.skipped:
-        page.row(f"  {name}", f"{why}.", indent=2, column=column + 2)
-    page.line()
-    page.paragraph(
-        "A workaround that does not help is reverted before the next one. This assumes that the"
-        f" script resumes from checkpoints and has {plural(previewed.ranks, 'rank')}; its"
-        f" DataLoaders were not inspected. {UNCONFIRMED}"
-    )
-    return str(page)
