@@ -223,7 +223,6 @@ def test_what_a_script_writes_is_not_in_the_folder(project: Project) -> None:
     [
         (("--faults", "kill", "--", "python"), "'kill' is not a fault"),
         (("--faults", "explode@5", "--", "python"), "unknown fault 'explode'"),
-        (("--", "python"), "--faults"),
         (("--faults", "kill@5"), "name a command"),
         (("--faults", "kill@5", "--", "no-such-program"), "no-such-program: not found"),
     ],
