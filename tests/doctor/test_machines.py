@@ -14,6 +14,7 @@ import msgspec
 
 from rocsteady.doctor.values import Diagnosis
 from rocsteady.screens.doctor import render_diagnosis
+from rocsteady.screens.screen import Page
 
 if TYPE_CHECKING:
     from tests.conftest import Expected, Recorded
@@ -37,7 +38,7 @@ def test_the_screen_is_as_expected(
     recorded: Recorded, expected: Expected, every_machine: str
 ) -> None:
     diagnosis = of_any_release(recorded.diagnosis(every_machine))
-    screen = render_diagnosis(diagnosis, width=80, colour=False)
+    screen = render_diagnosis(diagnosis, page=Page(80, colour=False))
 
     expected(EXPECTED / f"{every_machine}.txt", RULES.sub(r"N\1rules", screen))
 

@@ -17,6 +17,7 @@ from rocsteady.probe.cause_search import Cause, Cure, Reproduction, Search, requ
 from rocsteady.probe.experiment import Experiment, Limits, Setup, Try, TryGuard
 from rocsteady.probe.recorded_operations import Operation
 from rocsteady.screens.cause_search import command_with, render_cause
+from rocsteady.screens.screen import Page
 from rocsteady.store.journal import Journal
 from rocsteady.store.location import find_place
 from rocsteady.store.machine_history import Memory
@@ -235,7 +236,7 @@ def test_a_staged_fault_is_called_that_and_a_gpu_is_unconfirmed() -> None:
         cures=(Cure(experiment=Experiment(setup=Setup(name="A=1"), tries=(ended(HANG),))),),
     )
 
-    text = render_cause(cause, width=80, colour=False)
+    text = render_cause(cause, page=Page(80, colour=False))
 
     assert text.startswith("STAGED FAULT")
     assert "unconfirmed" in text

@@ -38,6 +38,7 @@ from rocsteady.report.story import (
     story_document,
 )
 from rocsteady.screens.runs import render_summary
+from rocsteady.screens.screen import Page
 from rocsteady.screens.watch import step_times
 from rocsteady.store.run_account import costs_of
 from rocsteady.store.values import AttemptResult, Gauge, MessageRecord, NamedFailure, RunRecord
@@ -428,7 +429,7 @@ def test_the_text_and_the_markdown_are_as_expected(expected: Expected) -> None:
     fix = Fix(text="Give the container more.", commands=("df -h /dev/shm",))
     told = build_story(replace(facts(deadline=2000.0), advice={"hang-in-script": fix}))
 
-    screen = render_summary(told, width=80, colour=False, zone=UTC)
+    screen = render_summary(told, page=Page(80, colour=False), zone=UTC)
 
     expected(EXPECTED / "run.md", render_markdown(told))
     expected(EXPECTED / "run.txt", screen)

@@ -57,7 +57,7 @@ from rocsteady.screens.probe import (
 )
 from rocsteady.screens.run_lines import RunScreen
 from rocsteady.screens.runs import render_runs
-from rocsteady.screens.screen import layout, show
+from rocsteady.screens.screen import page_here, show
 from rocsteady.store.values import (
     AttemptRecord,
     Bucket,
@@ -360,43 +360,36 @@ PROBES = (
 
 
 def _plan(plan: Plan) -> None:
-    width, colour = layout(sys.stdout)
-    show(render_plan(plan, now=NOW, width=width, colour=colour, zone=UTC))
+    show(render_plan(plan, now=NOW, page=page_here(), zone=UTC))
 
 
 def _note_a() -> None:
     plan = msgspec.json.decode(NOTE_A.read_bytes(), type=Plan)
-    width, colour = layout(sys.stdout)
-    show(render_plan(plan, now=plan.made, width=width, colour=colour, zone=UTC))
+    show(render_plan(plan, now=plan.made, page=page_here(), zone=UTC))
 
 
 def _option(number: int) -> None:
-    width, colour = layout(sys.stdout)
     option = PLAN.options[number - 1]
-    show(render_option(option, PLAN, now=NOW, width=width, colour=colour, zone=UTC))
+    show(render_option(option, PLAN, now=NOW, page=page_here(), zone=UTC))
 
 
 def _runs(lines: tuple[RunLine, ...]) -> None:
-    width, colour = layout(sys.stdout)
-    show(render_runs(lines, now=NOW, width=width, colour=colour, zone=UTC))
+    show(render_runs(lines, now=NOW, page=page_here(), zone=UTC))
 
 
 def _drill(result: DrillResult) -> None:
-    width, colour = layout(sys.stdout)
-    show(render_drill(result, width=width, colour=colour))
+    show(render_drill(result, page=page_here()))
 
 
 def _probes() -> None:
-    width, colour = layout(sys.stdout)
     column = title_column(each.observation.title for each in PROBES)
     for each in PROBES:
-        show(render_probe(each, column=column, width=width, colour=colour))
+        show(render_probe(each, column=column, page=page_here()))
     show("\n".join(conclusion(PROBES)) + "\n")
 
 
 def _probe_stories() -> None:
-    width, colour = layout(sys.stdout)
-    show(render_stories(PROBES[1:2], "gfx1100, torch 2.10.0", width=width, colour=colour))
+    show(render_stories(PROBES[1:2], "gfx1100, torch 2.10.0", page=page_here()))
 
 
 def _said() -> None:
@@ -424,15 +417,13 @@ def _inspection() -> None:
         place=worker.place, waiters=(main, worker), ways_out=(), processes=3,
         memory_bytes=1 << 30, gpus="", seconds=2.4,
     )  # fmt: skip
-    width, colour = layout(sys.stdout)
-    show(render_inspection(found, (), width=width, colour=colour))
+    show(render_inspection(found, (), page=page_here()))
 
 
 def _doctor() -> None:
     """Show a diagnosis as it was once: a new rule changes the doctor's own tests, not this."""
     diagnosis = msgspec.json.decode(DIAGNOSIS.read_bytes(), type=Diagnosis)
-    width, colour = layout(sys.stdout)
-    show(render_diagnosis(diagnosis, width=width, colour=colour))
+    show(render_diagnosis(diagnosis, page=page_here()))
 
 
 def _waiter(pid: int, wait: Wait, place: str, *, trains: bool) -> Member:

@@ -22,6 +22,7 @@ from rocsteady.screens.doctor import (
     render_rule_list,
     typed,
 )
+from rocsteady.screens.screen import Page
 
 if TYPE_CHECKING:
     from tests.conftest import Recorded
@@ -48,24 +49,24 @@ def test_a_diagnosis_fits_and_has_every_word(
     recorded: Recorded, every_machine: str, width: int
 ) -> None:
     diagnosis = recorded.diagnosis(every_machine)
-    plain = render_diagnosis(diagnosis, width=width, colour=False)
+    plain = render_diagnosis(diagnosis, page=Page(width, colour=False))
     commands = {
         line for each in diagnosis.findings for line in (*each.fix.commands, *each.fix.check)
     }
 
-    check_page(plain, render_diagnosis(diagnosis, width=width, colour=True), width, commands)
+    check_page(plain, render_diagnosis(diagnosis, page=Page(width, colour=True)), width, commands)
 
     words = " ".join(plain.split())
     told = [each for each in diagnosis.findings if each.severity is not Severity.NOTES]
     assert all(each.rule in words for each in told)
-    whole = render_diagnosis(diagnosis, width=width, colour=False, everything=True)
+    whole = render_diagnosis(diagnosis, page=Page(width, colour=False), everything=True)
     assert all(each.rule in whole for each in diagnosis.findings)
 
 
 @WIDTHS
 def test_no_risk_is_folded(recorded: Recorded, every_machine: str, width: int) -> None:
     diagnosis = recorded.diagnosis(every_machine)
-    screen = " ".join(render_diagnosis(diagnosis, width=width, colour=False).split())
+    screen = " ".join(render_diagnosis(diagnosis, page=Page(width, colour=False)).split())
 
     for each in (*diagnosis.having(Severity.BLOCKS), *diagnosis.having(Severity.RISKS)):
         assert " ".join(each.summary.split(". ")[0].split()) in screen
@@ -91,7 +92,7 @@ def test_a_restart_comes_after_what_it_is_for(recorded: Recorded) -> None:
 def test_a_single_fix_stays_at_its_finding(recorded: Recorded) -> None:
     diagnosis = recorded.diagnosis("rx6900xt-igpu")
 
-    screen = render_diagnosis(diagnosis, width=80, colour=False)
+    screen = render_diagnosis(diagnosis, page=Page(80, colour=False))
     assert "fix: export ROCR_" in screen
     assert "Do this" not in screen
 
@@ -108,7 +109,7 @@ def test_a_gpu_that_torch_will_not_use_is_not_called_absent(recorded: Recorded) 
     hidden = SetVariable(name="CUDA_VISIBLE_DEVICES", value="-1")
     machine = msgspec.structs.replace(recorded.machine("rx7900xtx"), variables=(hidden,))
 
-    page = render_diagnosis(diagnose(machine, recorded.knowledge), width=100, colour=False)
+    page = render_diagnosis(diagnose(machine, recorded.knowledge), page=Page(100, colour=False))
 
     assert "Training will run on the CPU: PyTorch will not use the GPU as configured." in page
 
@@ -116,7 +117,7 @@ def test_a_gpu_that_torch_will_not_use_is_not_called_absent(recorded: Recorded) 
 def test_without_torch_nothing_is_promised_and_the_python_can_be_named(recorded: Recorded) -> None:
     machine = msgspec.structs.replace(recorded.machine("rx7900xtx"), python=None, torch=None)
 
-    page = render_diagnosis(diagnose(machine, recorded.knowledge), width=100, colour=False)
+    page = render_diagnosis(diagnose(machine, recorded.knowledge), page=Page(100, colour=False))
 
     assert "No PyTorch was found" in page
     assert "rocsteady doctor --python PATH" in page
@@ -128,7 +129,7 @@ def test_without_torch_nothing_is_promised_and_the_python_can_be_named(recorded:
 def test_no_variable_is_called_harmless_beside_a_finding_about_one(
     recorded: Recorded, name: str
 ) -> None:
-    page = render_diagnosis(recorded.diagnosis(name), width=100, colour=False)
+    page = render_diagnosis(recorded.diagnosis(name), page=Page(100, colour=False))
 
     assert "[!] Settings  risk: " in page
 
@@ -137,7 +138,7 @@ def test_no_variable_is_called_harmless_beside_a_finding_about_one(
 def test_the_facts_of_a_machine_fit(recorded: Recorded, every_machine: str, width: int) -> None:
     machine = recorded.machine(every_machine)
     plain, coloured = (
-        render_machine(machine, width=width, colour=colour) for colour in (False, True)
+        render_machine(machine, page=Page(width, colour=colour)) for colour in (False, True)
     )
 
     check_page(plain, coloured, width, set())
@@ -163,7 +164,7 @@ def test_the_facts_of_a_machine_fit(recorded: Recorded, every_machine: str, widt
 )
 def test_the_facts_have_what_is_special(recorded: Recorded, machine_name: str, words: str) -> None:
     machine = recorded.machine(machine_name)
-    page = render_machine(machine, width=100, colour=False)
+    page = render_machine(machine, page=Page(100, colour=False))
 
     assert words in " ".join(page.split())
 
@@ -177,14 +178,14 @@ def test_the_facts_name_what_is_not_known(recorded: Recorded) -> None:
         torch=None,
     )
 
-    page = render_machine(odd, width=100, colour=False)
+    page = render_machine(odd, page=Page(100, colour=False))
 
     assert "  AMD_LICENCE_KEY     (not known, or not kept)\n" in page
     assert "  /proc/cmdline       Permission denied\n" in page
 
 
 def test_the_list_has_every_rule_once_under_its_severity(knowledge: Knowledge) -> None:
-    page = render_rule_list(knowledge.rules.values(), width=80, colour=False)
+    page = render_rule_list(knowledge.rules.values(), page=Page(80, colour=False))
 
     first_words = [line.split()[0] for line in page.splitlines() if line[:3].strip()]
     wanted = []
@@ -198,7 +199,7 @@ def test_the_list_has_every_rule_once_under_its_severity(knowledge: Knowledge) -
 def test_every_rule_has_a_page_that_fits(knowledge: Knowledge, width: int) -> None:
     for rule in knowledge.rules.values():
         plain, coloured = (
-            render_rule(rule, knowledge.sources, width=width, colour=colour)
+            render_rule(rule, knowledge.sources, page=Page(width, colour=colour))
             for colour in (False, True)
         )
         fix = rule.fix

@@ -19,6 +19,7 @@ from samples import PLAN
 from rocsteady.model import Risk
 from rocsteady.plan.values import Basis, Finish, Limit, Option, Pace, Plan, Price
 from rocsteady.screens.plan import chance, clean, cost, limits, pace, render_plan, setup
+from rocsteady.screens.screen import Page
 
 H, D = 3600.0, 86400.0
 NOTE_A = msgspec.json.decode((Path(__file__).parent / "plans/note-a.json").read_bytes(), type=Plan)
@@ -41,7 +42,7 @@ def ends(seconds: float, off: float, in_time: float) -> Finish:
 
 
 def shown(plan: Plan, width: int = 80, *, later: float = 0.0) -> str:
-    return render_plan(plan, now=plan.made + later, width=width, colour=False, zone=UTC)
+    return render_plan(plan, now=plan.made + later, page=Page(width, colour=False), zone=UTC)
 
 
 def words(plan: Plan, *, later: float = 0.0) -> str:
@@ -329,8 +330,8 @@ PLANS = st.builds(
 @given(PLANS, st.sampled_from((60, 80, 100, 120)))
 def test_any_plan_fits_its_terminal_in_ascii_with_or_without_colour(plan: Plan, width: int) -> None:
     now = plan.made + 60
-    page = render_plan(plan, now=now, width=width, colour=False, zone=UTC)
-    coloured = render_plan(plan, now=now, width=width, colour=True, zone=UTC)
+    page = render_plan(plan, now=now, page=Page(width, colour=False), zone=UTC)
+    coloured = render_plan(plan, now=now, page=Page(width, colour=True), zone=UTC)
 
     assert page.isascii()
     assert "\x1b" not in page

@@ -15,11 +15,12 @@ from rocsteady.screens.probe import (
     render_stories,
     title_column,
 )
+from rocsteady.screens.screen import Page
 
 
 def shown(*lines: ProbeLine) -> str:
     column = title_column(each.observation.title for each in lines)
-    return "".join(render_probe(each, column=column, width=80, colour=False) for each in lines)
+    return "".join(render_probe(each, column=column, page=Page(80, colour=False)) for each in lines)
 
 
 def test_what_went_wrong_is_said_on_one_line_of_its_text() -> None:
@@ -72,16 +73,16 @@ def test_the_whole_story_has_figures_evidence_and_the_software() -> None:
         evidence="/somewhere",
     )
 
-    page = render_stories([story], "torch 2.10.0", width=80, colour=False)
+    page = render_stories([story], "torch 2.10.0", page=Page(80, colour=False))
 
     for words in ("bytes a second 2.5e+09", "gfx1100, torch 2.9.1", "/somewhere"):
         assert words in page
-    assert "No probes have run" in render_stories([], "torch 2.10.0", width=80, colour=False)
+    assert "No probes have run" in render_stories([], "torch 2.10.0", page=Page(80, colour=False))
 
 
 def test_a_drill_counts_the_paths_that_changed() -> None:
     page = render_drill(
-        msgspec.structs.replace(LOST, changed=tuple("abcdef")), width=80, colour=False
+        msgspec.structs.replace(LOST, changed=tuple("abcdef")), page=Page(80, colour=False)
     )
 
     assert "a, b, c, d, e and 1 more." in " ".join(page.split())
@@ -95,7 +96,7 @@ def test_a_drill_fits_80_columns_whatever_was_done() -> None:
     )  # fmt: skip
     result = msgspec.structs.replace(DRILL, faults=(worst, *rest), on_gpu=True)
 
-    page = render_drill(result, width=80, colour=False)
+    page = render_drill(result, page=Page(80, colour=False))
 
     assert max(map(len, page.splitlines())) <= 80
     assert "the start" in page

@@ -9,6 +9,7 @@ import pytest
 
 from rocsteady.model import Forecast, RunOutcome, Strategy
 from rocsteady.screens.runs import render_runs
+from rocsteady.screens.screen import Page
 from rocsteady.store.values import Run, RunLine
 from rocsteady.wording import met, remains
 
@@ -38,7 +39,7 @@ def ahead(at: float, off: float = HOUR) -> Forecast:
 
 
 def shown(line: RunLine) -> list[str]:
-    page = render_runs([line], now=NOW, width=80, colour=False, zone=UTC)
+    page = render_runs([line], now=NOW, page=Page(80, colour=False), zone=UTC)
     return page.splitlines()[1:]
 
 

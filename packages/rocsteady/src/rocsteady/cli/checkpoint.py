@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from pathlib import Path
 
@@ -13,7 +12,7 @@ from rocsteady_train.checkpoints.folder import BrokenError
 from rocsteady.colours import GREEN, RED
 from rocsteady.errors import ExaminationError
 from rocsteady.model import Value
-from rocsteady.screens.screen import LEAST_LAST, Column, Page, layout, show, show_json
+from rocsteady.screens.screen import LEAST_LAST, Column, page_here, show, show_json
 from rocsteady.wording import size as written_size
 
 WHOLE, BROKEN = 0, 1
@@ -86,8 +85,7 @@ def _looked_at(step: int, path: Path) -> Listed:
 
 
 def _show(found: list[Listed]) -> None:
-    width, colour = layout(sys.stdout)
-    page = Page(width, colour=colour)
+    page = page_here()
     rows = [
         (
             f"{each.step:,}",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -20,7 +19,7 @@ from rocsteady.screens.doctor import (
     render_rule,
     render_rule_list,
 )
-from rocsteady.screens.screen import json_text, layout, present, show, tell
+from rocsteady.screens.screen import json_text, page_here, present, show, tell
 from rocsteady.store.identity import machine_fingerprint
 from rocsteady.store.machine_history import memory_to_read
 from rocsteady.store.policy import read_policy
@@ -108,11 +107,10 @@ def explained(knowledge: Knowledge, name: str | None, *, as_json: bool) -> str:
     if as_json:
         sources = {key: knowledge.sources[key] for rule in chosen for key in rule.sources}
         return json_text({"version": 1, "rules": chosen, "sources": sources})
-    width, colour = layout(sys.stdout)
     if name is None:
-        return render_rule_list(chosen, width=width, colour=colour)
+        return render_rule_list(chosen, page=page_here())
     old = is_out_of_date(chosen[0], knowledge.sources, datetime.now(tz=UTC).date())
-    return render_rule(chosen[0], knowledge.sources, width=width, colour=colour, out_of_date=old)
+    return render_rule(chosen[0], knowledge.sources, page=page_here(), out_of_date=old)
 
 
 def _gpu(knowledge: Knowledge, gfx: str, *, as_json: bool) -> str:
@@ -125,5 +123,4 @@ def _gpu(knowledge: Knowledge, gfx: str, *, as_json: bool) -> str:
         return json_text(
             {"version": 1, "gpu": reports.arch, "rules": reports.rules, "threads": threads}
         )
-    width, colour = layout(sys.stdout)
-    return render_gpu(reports, width=width, colour=colour)
+    return render_gpu(reports, page=page_here())

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-import sys
 from pathlib import Path
 
 import click
@@ -16,7 +15,7 @@ from rocsteady.probe.values import DrillResult
 from rocsteady.screens.job_questions import ask_about_paths, check_command, job_here
 from rocsteady.screens.probe import render_drill
 from rocsteady.screens.run_lines import RunScreen
-from rocsteady.screens.screen import layout, show, show_json, tell
+from rocsteady.screens.screen import page_here, show, show_json, tell
 from rocsteady.store.redaction import shown_command
 
 SURVIVED, NOT_SURVIVED = 0, 1
@@ -111,5 +110,4 @@ def _show(result: DrillResult, *, as_json: bool) -> None:
         shown = {**msgspec.to_builtins(result), "survived": result.all_survived}
         show_json(shown)
         return
-    width, colour = layout(sys.stdout)
-    show(render_drill(result, width=width, colour=colour))
+    show(render_drill(result, page=page_here()))

@@ -39,7 +39,7 @@ from rocsteady.screens.explain import (
     workaround_page,
     workarounds_for,
 )
-from rocsteady.screens.screen import Page, layout, show, show_json, without_secrets
+from rocsteady.screens.screen import page_here, show, show_json, without_secrets
 from rocsteady.store.redaction import redactor_here
 from rocsteady.suggestions import no_such
 from rocsteady.system.root import Root
@@ -139,7 +139,7 @@ def _show_failure(text: str, root: Root, *, as_json: bool) -> int:
             }
         )
     else:
-        show(failure_page(failure, knowledge, here, page=_page(), recovered=recovered))
+        show(failure_page(failure, knowledge, here, page=page_here(), recovered=recovered))
     return NOT_NAMED if failure.kind == FailureKind.UNKNOWN else NAMED
 
 
@@ -170,12 +170,7 @@ def _show_message(message: KnownMessage, line: str, *, as_json: bool) -> None:
     if as_json:
         show_json({"version": 1, "message": message, "line": line})
     else:
-        show(message_page(message, line, _page()))
-
-
-def _page() -> Page:
-    width, colour = layout(sys.stdout)
-    return Page(width, colour=colour)
+        show(message_page(message, line, page_here()))
 
 
 def _given(text: str) -> str:
@@ -213,4 +208,4 @@ def _show_workaround(remedy: Remedy, *, as_json: bool) -> None:
     if as_json:
         show_json({"version": 1, "workaround": remedy})
         return
-    show(workaround_page(remedy, _page()))
+    show(workaround_page(remedy, page_here()))

@@ -39,7 +39,7 @@ from rocsteady.screens.job_questions import (
     job_here,
     job_of_run,
 )
-from rocsteady.screens.screen import layout, show, show_json, tell, without_secrets
+from rocsteady.screens.screen import page_here, show, show_json, tell, without_secrets
 from rocsteady.screens.upstream import Surroundings, render_report, upstream_of
 from rocsteady.store.account_records import kept
 from rocsteady.store.journal import Journal
@@ -243,8 +243,7 @@ def _show(cause: Cause, target: Path | None, options: CauseOptions) -> None:
     if options.as_json:
         show_json(msgspec.to_builtins(cause))
         return
-    width, colour = layout(sys.stdout)
-    text = render_cause(cause, width=width, colour=colour)
+    text = render_cause(cause, page=page_here())
     if target is not None:
         text += f"reproduction: {target}\n"
     show(text)

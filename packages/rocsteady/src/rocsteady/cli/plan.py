@@ -48,7 +48,7 @@ from rocsteady.run.job.values import Job
 from rocsteady.screens.decision_page import HTML, MARKDOWN, decision_page
 from rocsteady.screens.job_questions import ask_about_paths, check_command, job_here
 from rocsteady.screens.plan import render_option, render_plan
-from rocsteady.screens.screen import ProgressLine, layout, progress, show, show_json, tell
+from rocsteady.screens.screen import ProgressLine, page_here, progress, show, show_json, tell
 from rocsteady.store.journal import Journal
 from rocsteady.store.location import existing_places
 from rocsteady.store.machine_history import Memory
@@ -306,8 +306,7 @@ def _show(plan: Plan, *, as_json: bool) -> None:
     if as_json:
         show_json(plan)
         return
-    width, colour = layout(sys.stdout)
-    show(render_plan(plan, now=time.time(), width=width, colour=colour))
+    show(render_plan(plan, now=time.time(), page=page_here()))
 
 
 def _tell_more(plan: Plan, which: str | None, report: Path | None) -> None:
@@ -329,8 +328,5 @@ def _show_details(plan: Plan, which: str) -> None:
         if not which.isdecimal():
             raise click.UsageError(f"--details: {which!r} is neither a number nor 'all'")
         options = (saved_plan.option_numbered(plan, int(which)),)
-    width, colour = layout(sys.stdout)
-    pages = [
-        render_option(each, plan, now=time.time(), width=width, colour=colour) for each in options
-    ]
+    pages = [render_option(each, plan, now=time.time(), page=page_here()) for each in options]
     show("\n".join(pages))

@@ -44,7 +44,7 @@ from rocsteady.screens.probe import (
     render_stories,
     title_column,
 )
-from rocsteady.screens.screen import Page, ProgressLine, layout, progress, show, show_json, tell
+from rocsteady.screens.screen import ProgressLine, page_here, progress, show, show_json, tell
 from rocsteady.store.account_records import UsedFile, keep, kept
 from rocsteady.store.identity import fingerprint, is_alive, machine_fingerprint
 from rocsteady.store.journal import Journal
@@ -229,8 +229,7 @@ def _show_details(names: Sequence[str], software: str, *, as_json: bool) -> None
             print_json({"observation": line.observation})
         return
     lines.sort(key=lambda line: not line.observation.bad)
-    width, colour = layout(sys.stdout)
-    show(render_stories(lines, software, width=width, colour=colour))
+    show(render_stories(lines, software, page=page_here()))
 
 
 def _asked(planned: tuple[Planned, ...], *, yes: bool) -> tuple[Planned, ...]:
@@ -298,7 +297,6 @@ class ProbeSession:
     ) -> None:
         self._suite, self._planned, self._level = suite, planned, level
         self._software, self._as_json = software, as_json
-        self._width, self._colour = layout(sys.stdout)
         self._column = title_column(each.probe.title for each in planned)
         self._lines: list[ProbeLine] = []
         live = [each for each in planned if not each.why_not]
@@ -315,7 +313,7 @@ class ProbeSession:
             else "None of them is known to reset a GPU."
         )
         about = f"about {rough_duration(self._total)}"
-        page = Page(self._width, colour=False)
+        page = page_here()
         page.paragraph(f"Level {self._level}: {plural(len(live), 'probe')}, {about}. {known}")
         if self._as_json:
             tell(str(page).rstrip())
@@ -331,9 +329,7 @@ class ProbeSession:
             if self._as_json:
                 print_json({"observation": observation, "one_in": line.one_in})
             else:
-                show(
-                    render_probe(line, column=self._column, width=self._width, colour=self._colour)
-                )
+                show(render_probe(line, column=self._column, page=page_here()))
 
     def conclude(self) -> int:
         outcomes = [line.observation for line in self._lines]
@@ -355,7 +351,7 @@ class ProbeSession:
         return SOMETHING_WRONG if summary.wrong else NOTHING_WRONG
 
     def _show_summary(self, summary: ProbeSummary) -> None:
-        page = Page(self._width, colour=self._colour)
+        page = page_here()
         if self.interrupted:
             page.paragraph("Interrupted; the current probe was stopped.")
         for sentence in summary.conclusion:

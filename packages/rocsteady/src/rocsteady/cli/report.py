@@ -18,7 +18,7 @@ from rocsteady.report.pages import render_markdown, render_page
 from rocsteady.report.read_run import bundle, read_story
 from rocsteady.report.story import Story, story_document
 from rocsteady.screens.runs import render_summary
-from rocsteady.screens.screen import json_text, layout, show, show_json, tell
+from rocsteady.screens.screen import PLAIN_WIDTH, Page, json_text, page_here, show, show_json, tell
 from rocsteady.store.journal import Journal
 from rocsteady.store.location import Place, existing_places, places_of_hosts
 from rocsteady.system.atomic_file import write_whole
@@ -90,21 +90,24 @@ def command(  # noqa: PLR0913 - one argument an option
         if not webbrowser.open(target.absolute().as_uri()):
             tell("rocsteady: could not start a browser")
     elif output is not None:
-        _write(output, _text(story, FORMATS[output.suffix.lower()]).encode())
+        _write(
+            output,
+            _text(story, FORMATS[output.suffix.lower()], Page(PLAIN_WIDTH, colour=False)).encode(),
+        )
     elif as_json:
         show_json(story_document(story))
     else:
-        show(_text(story, "text" if sys.stdout.isatty() else "markdown", *layout(sys.stdout)))
+        show(_text(story, "text" if sys.stdout.isatty() else "markdown", page_here()))
 
 
-def _text(story: Story, wanted: str, width: int = 80, colour: bool = False) -> str:  # noqa: FBT001, FBT002
+def _text(story: Story, wanted: str, page: Page) -> str:
     match wanted:
         case "html":
             return render_page(story)
         case "json":
             return json_text(story_document(story))
         case "text":
-            return render_summary(story, width=width, colour=colour)
+            return render_summary(story, page=page)
         case _:
             return render_markdown(story)
 

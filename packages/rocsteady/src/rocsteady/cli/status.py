@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Iterable
 from functools import cache
@@ -13,7 +12,7 @@ from msgspec.structs import replace
 
 from rocsteady.cli.project import newest, open_journals
 from rocsteady.screens.runs import render_runs
-from rocsteady.screens.screen import layout, show, show_json
+from rocsteady.screens.screen import page_here, show, show_json
 from rocsteady.store.forecast import lines_ahead
 from rocsteady.store.redaction import hide_secrets
 from rocsteady.store.values import RunLine
@@ -30,8 +29,7 @@ def command(*, as_json: bool) -> None:
     if as_json:
         show_json({"version": 1, "runs": lines})
         return
-    width, colour = layout(sys.stdout)
-    show(render_runs(_without_secrets(lines), now=now, width=width, colour=colour))
+    show(render_runs(_without_secrets(lines), now=now, page=page_here()))
 
 
 def _without_secrets(lines: Iterable[RunLine]) -> list[RunLine]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import sys
 from functools import partial
 from pathlib import Path
 
@@ -12,7 +11,7 @@ import click
 from rocsteady.cli.options import open_root, root_option
 from rocsteady.doctor.diagnosis import doctors_knowledge
 from rocsteady.doctor.wheels import find_torch_offers
-from rocsteady.screens.screen import layout, present, show
+from rocsteady.screens.screen import page_here, present, show
 from rocsteady.screens.torch_offers import render_gpus, render_offers
 from rocsteady.suggestions import no_such
 
@@ -57,8 +56,7 @@ def command(  # noqa: PLR0913 - one argument an option
     could not examine the machine.
     """
     if listing:
-        width, colour = layout(sys.stdout)
-        show(render_gpus(doctors_knowledge(), width=width, colour=colour))
+        show(render_gpus(doctors_knowledge(), page=page_here()))
         return
     if python is not None and not PYTHON_VERSION.fullmatch(python):
         raise click.BadParameter(

@@ -22,8 +22,7 @@ UNCONFIRMED = (
 )
 
 
-def render_cause(cause: Cause, *, width: int, colour: bool) -> str:
-    page = Page(width, colour=colour)
+def render_cause(cause: Cause, *, page: Page) -> str:
     if cause.staged:
         page.paragraph("STAGED FAULT: put there for a rehearsal, and nothing of this machine.")
     for label, text, style in _rows(cause):

@@ -51,6 +51,9 @@ COUNTED = {
 }
 
 
+Pieces = tuple[tuple[str, str], ...]  # of one line, each with its style
+
+
 class Mark(NamedTuple):
     """How an area is, in one character."""
 
@@ -64,14 +67,11 @@ ABSENT = Mark("-", "-", DIM)
 MARKS = {Severity.BLOCKS: BLOCK, Severity.RISKS: RISK}
 
 
-def render_diagnosis(
-    diagnosis: Diagnosis, *, width: int, colour: bool, everything: bool = False
-) -> str:
+def render_diagnosis(diagnosis: Diagnosis, *, page: Page, everything: bool = False) -> str:
     """Draw an area a mark and what is wrong with it; then the verdict, and what to do, in order.
 
     No risk is left out: one that corrupts results looks like any other until it is read.
     """
-    page = Page(width, colour=colour)
     indent = LABEL if page.width - LABEL >= NARROW else 2
     hidden = () if everything else diagnosis.having(Severity.NOTES)
     shown = [each for each in diagnosis.findings if each not in hidden]
@@ -79,7 +79,8 @@ def render_diagnosis(
     steps = steps_in_order(shown) if several and not everything else ()
     for area in Area:
         texts = _texts(area, diagnosis, everything=everything)
-        lines = [Pieces(((line, ""),)) for text in texts for line in wrapped(text, width - indent)]
+        indented = (line for text in texts for line in wrapped(text, page.width - indent))
+        lines: list[Pieces] = [((line, ""),) for line in indented]
         for finding in (each for each in shown if each.area is area):
             lines += _finding(finding, page.width - indent, everything=everything, listed=steps)
         _rows(page, _mark(area, diagnosis), area.value, lines, indent)
@@ -105,12 +106,6 @@ def render_diagnosis(
     return str(page)
 
 
-class Pieces(NamedTuple):
-    """One line, in pieces that each have a style."""
-
-    pieces: tuple[tuple[str, str], ...]
-
-
 def _rows(page: Page, mark: Mark, label: str, lines: Sequence[Pieces], indent: int) -> None:
     """Draw an area: its mark and name, and beside or below them what there is to say."""
     if not lines:
@@ -120,11 +115,11 @@ def _rows(page: Page, mark: Mark, label: str, lines: Sequence[Pieces], indent: i
     rest = list(lines)
     if indent == LABEL:
         first = rest.pop(0)
-        page.styled_line(head, (" " * (LABEL - len(head[0])), ""), *first.pieces)
+        page.styled_line(head, (" " * (LABEL - len(head[0])), ""), *first)
     else:
         page.styled_line(head)
     for line in rest:
-        page.styled_line((" " * indent, ""), *line.pieces)
+        page.styled_line((" " * indent, ""), *line)
 
 
 def _mark(area: Area, diagnosis: Diagnosis) -> Mark:
@@ -168,15 +163,15 @@ def _finding(
     label = LABELS[finding.severity]
     first, *rest = wrapped(f"{label} {summary}", width)
     head = ((label, STYLES[finding.severity]), (first.removeprefix(label), ""))
-    lines: list[tuple[tuple[str, str], ...]] = [head, *(((line, ""),) for line in rest)]
+    lines: list[Pieces] = [head, *(((line, ""),) for line in rest)]
     gap = width - sum(len(text) for text, _ in lines[-1]) - len(finding.rule)
     if gap >= COLUMN_GAP:
         lines[-1] = (*lines[-1], (" " * gap, ""), (finding.rule, DIM))
     else:
         lines.append(((" " * max(0, width - len(finding.rule)), ""), (finding.rule, DIM)))
-    yield from map(Pieces, lines)
+    yield from lines
     for line in _fix(finding.fix, width, everything=everything, listed=listed):
-        yield Pieces(((line, ""),))
+        yield ((line, ""),)
 
 
 def _fix(fix: Fix, width: int, *, everything: bool, listed: Sequence[str]) -> Iterator[str]:
@@ -209,7 +204,7 @@ def _unchecked(page: Page, diagnosis: Diagnosis, indent: int, *, everything: boo
             + (f" ({plural(len(entry.rules), 'rule')})" if entry.rules else "")
             for entry in entries
         ]
-    lines = [Pieces(((line, ""),)) for text in texts for line in wrapped(text, page.width - indent)]
+    lines = [((line, ""),) for text in texts for line in wrapped(text, page.width - indent)]
     _rows(page, ABSENT, "Unknown", lines, indent)
 
 
@@ -263,7 +258,7 @@ def _expectation(diagnosis: Diagnosis) -> str:  # noqa: PLR0911 - one return a v
 
 def render_paste(diagnosis: Diagnosis) -> str:
     """Draw everything as a block for an issue."""
-    screen = render_diagnosis(diagnosis, width=PASTE_WIDTH, colour=False, everything=True)
+    screen = render_diagnosis(diagnosis, page=Page(PASTE_WIDTH, colour=False), everything=True)
     lines = [line for line in screen.splitlines() if line]
     if len(lines) > PASTE_LINES:
         lines = [*lines[: PASTE_LINES - 2], "...", lines[-1]]
@@ -278,9 +273,8 @@ PCI_NUMBERS = (".device", ".revision")
 UNKNOWN = "(not known, or not kept)"
 
 
-def render_machine(machine: Machine, *, width: int, colour: bool) -> str:
+def render_machine(machine: Machine, *, page: Page) -> str:
     """Draw each fact that was read under the name that it has in JSON."""
-    page = Page(width, colour=colour)
     facts = msgspec.to_builtins(machine)
     for title, value in facts.items():
         rows = [(name or title, text) for name, text in _facts(value, "") if text]
@@ -320,8 +314,7 @@ def _facts(value: object, name: str) -> Iterator[tuple[str, str]]:
 STANDS_FOR = {"gpu.extras": "device-<gfx>", "gpu.discrete.indices": "<numbers>"}  # no machine
 
 
-def render_rule_list(rules: Iterable[Rule], *, width: int, colour: bool) -> str:
-    page = Page(width, colour=colour)
+def render_rule_list(rules: Iterable[Rule], *, page: Page) -> str:
     listed = list(rules)
     column = max((len(rule.id) for rule in listed), default=0) + 2
     for severity in Severity:
@@ -341,14 +334,8 @@ def evidence(rule: Rule, sources: Mapping[str, Source]) -> str:
 
 
 def render_rule(
-    rule: Rule,
-    sources: Mapping[str, Source],
-    *,
-    width: int,
-    colour: bool,
-    out_of_date: bool = False,
+    rule: Rule, sources: Mapping[str, Source], *, page: Page, out_of_date: bool = False
 ) -> str:
-    page = Page(width, colour=colour)
     page.line(f"{rule.id}  {LABELS[rule.severity].rstrip(':')}", style=BOLD)
     page.paragraph(f"{rule.title}.")
     page.line()
@@ -384,9 +371,8 @@ def render_rule(
     return str(page)
 
 
-def render_gpu(reports: GpuReports, *, width: int, colour: bool) -> str:
+def render_gpu(reports: GpuReports, *, page: Page) -> str:
     """List what is known of a GPU: problems, and where people wrote about it."""
-    page = Page(width, colour=colour)
     arch = reports.arch
     page.line(f"{arch.gfx}  {arch.name}", style=BOLD)
     page.paragraph(f"{', '.join(arch.cards)}.")
@@ -428,8 +414,7 @@ TABLE_LABEL = 20
 IGNORED_SHOWN = 5  # ignored entries by name; --json has them all
 
 
-def render_knowledge(report: KnowledgeReport, *, width: int, colour: bool) -> str:
-    page = Page(width, colour=colour)
+def render_knowledge(report: KnowledgeReport, *, page: Page) -> str:
     age = plural(report.state.age_days, "day")
     page.line(f"Knowledge {report.state.version} ({age} old)", style=BOLD)
     for table in report.tables:
@@ -465,8 +450,7 @@ EFFECT_STYLES = {
 }
 
 
-def render_variables(review: VariableReview, *, width: int, colour: bool) -> str:
-    page = Page(width, colour=colour)
+def render_variables(review: VariableReview, *, page: Page) -> str:
     gpus = ", ".join(review.machine.gpus) or "a machine without an AMD GPU"
     page.paragraph(f"{review.file or 'Variables in effect'}, judged for {gpus}", style=BOLD)
     page.paragraph(f"PyTorch {review.machine.torch or 'not found'}; {review.machine.system}")

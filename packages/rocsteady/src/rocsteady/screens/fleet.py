@@ -16,10 +16,7 @@ VALUES_NAMED = 3  # machines or values on one line; more are counted
 COLUMN = 24
 
 
-def render_fleet(
-    report: FleetReport, rules: Mapping[str, Rule], *, width: int, colour: bool
-) -> str:
-    page = Page(width, colour=colour)
+def render_fleet(report: FleetReport, rules: Mapping[str, Rule], *, page: Page) -> str:
     for group in report.groups:
         _group(page, group, rules)
         page.line()

@@ -34,10 +34,7 @@ UNSEEN_WITHOUT_HEARTBEAT = (
 )
 
 
-def render_inspection(
-    found: Inspection, advice: Sequence[Step], *, width: int, colour: bool
-) -> str:
-    page = Page(width, colour=colour)
+def render_inspection(found: Inspection, advice: Sequence[Step], *, page: Page) -> str:
     label = found.state.value
     page.row(label, headline(found), column=len(label) + 2, style=STYLES[found.state])
     page.paragraph(about(found), style=DIM)
@@ -68,8 +65,7 @@ def render_inspection(
     return str(page)
 
 
-def render_candidates(found: Candidates, *, width: int, colour: bool) -> str:
-    page = Page(width, colour=colour)
+def render_candidates(found: Candidates, *, page: Page) -> str:
     if not found.processes:
         page.paragraph(
             "No process that you may look into trains with PyTorch. If it runs as another user or"

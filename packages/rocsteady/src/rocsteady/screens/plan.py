@@ -65,11 +65,8 @@ AGED = 3600  # seconds after which a plan says how old it is
 DETAILS = 35  # column of the hint beside the command
 
 
-def render_plan(
-    plan: Plan, *, now: float, width: int, colour: bool, zone: tzinfo | None = None
-) -> str:
+def render_plan(plan: Plan, *, now: float, page: Page, zone: tzinfo | None = None) -> str:
     """Lay out the screen; times are local, or of the zone given."""
-    page = Page(width, colour=colour)
     page.paragraph(_head(plan, now, zone))
     if plan.options:
         page.line()
@@ -274,10 +271,9 @@ BRIEF = 64  # characters of a reason on the first screen
 LABEL = 12  # columns
 
 
-def render_option(  # noqa: PLR0913 - a plan, one of its options, and how to show it
-    option: Option, plan: Plan, *, now: float, width: int, colour: bool, zone: tzinfo | None = None
+def render_option(
+    option: Option, plan: Plan, *, now: float, page: Page, zone: tzinfo | None = None
 ) -> str:
-    page = Page(width, colour=colour)
     number = f"Option {option.number}: " if option.number else ""
     page.line(f"{number}{titled(option)}", style=BOLD)
     for label, text in _details(option, plan, now, zone):

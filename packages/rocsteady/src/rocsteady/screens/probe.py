@@ -52,8 +52,7 @@ def title_column(titles: Iterable[str]) -> int:
     return WORD + min(longest, MAX_TITLE) + 2
 
 
-def render_probe(line: ProbeLine, *, column: int, width: int, colour: bool) -> str:
-    page = Page(width, colour=colour)
+def render_probe(line: ProbeLine, *, column: int, page: Page) -> str:
     word = WORDS[line.observation.outcome]
     style = f"{BOLD} {RED}" if line.observation.bad else GREEN
     style = DIM if line.observation.outcome is ProbeOutcome.NOT_RUN else style
@@ -101,8 +100,7 @@ def conclusion(lines: Sequence[ProbeLine]) -> list[str]:
     return [f"No failures in {plural(len(run), 'probe')}{also}."]
 
 
-def render_stories(lines: Sequence[ProbeLine], now: str, *, width: int, colour: bool) -> str:
-    page = Page(width, colour=colour)
+def render_stories(lines: Sequence[ProbeLine], now: str, *, page: Page) -> str:
     if not lines:
         page.paragraph("No probes have run on this machine yet. To run them: rocsteady probe")
         return str(page)
@@ -182,8 +180,7 @@ ACTION = 3  # the column
 CHANGED_SHOWN = 5  # paths that changed
 
 
-def render_drill(result: DrillResult, *, width: int, colour: bool) -> str:
-    page = Page(width, colour=colour)
+def render_drill(result: DrillResult, *, page: Page) -> str:
     styles = {
         (number, ACTION): GREEN if fault.survived else RED
         for number, fault in enumerate(result.faults)

@@ -27,14 +27,8 @@ STATE = 1  # the column
 
 
 def render_runs(
-    lines: Sequence[RunLine],
-    *,
-    now: float,
-    width: int,
-    colour: bool,
-    zone: tzinfo | None = None,
+    lines: Sequence[RunLine], *, now: float, page: Page, zone: tzinfo | None = None
 ) -> str:
-    page = Page(width, colour=colour)
     if not lines:
         page.paragraph(
             "No runs in this project yet. To start one: rocsteady run -- python train.py"
@@ -121,8 +115,7 @@ TRIES_SHOWN = 5  # of one group
 LABEL = 11
 
 
-def render_summary(story: Story, *, width: int, colour: bool, zone: tzinfo | None = None) -> str:
-    page = Page(width, colour=colour)
+def render_summary(story: Story, *, page: Page, zone: tzinfo | None = None) -> str:
     page.row(story.state.value, story.happened, column=LABEL, style=f"{BOLD} {STYLES[story.tone]}")
     start = page.row("to do", story.next_step.text, column=LABEL, style=BOLD)
     if story.next_step.command:

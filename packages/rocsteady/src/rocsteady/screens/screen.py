@@ -35,11 +35,11 @@ _BEFORE_UNIT = re.compile(r"(?<=\d) (?=%|(?:ms|s|min|h|d|[KMGT]i?B)\b)|(?<=\bROC
 PLAIN_WIDTH = 80  # of output that is not on a terminal
 
 
-def layout(stream: TextIO, environment: Mapping[str, str] = os.environ) -> tuple[int, bool]:
+def layout(stream: TextIO) -> tuple[int, bool]:
     """Return the width to lay out for, and whether colour is welcome."""
     if not stream.isatty():
         return PLAIN_WIDTH, False
-    return shutil.get_terminal_size((PLAIN_WIDTH, 24)).columns, takes_colour(stream, environment)
+    return shutil.get_terminal_size((PLAIN_WIDTH, 24)).columns, takes_colour(stream)
 
 
 def silence_stdout() -> None:
@@ -67,8 +67,7 @@ def present(value: _Value, render: Callable[..., str], *, as_json: bool) -> None
     if as_json:
         show_json(value)
     else:
-        width, colour = layout(sys.stdout)
-        show(render(without_secrets(value), width=width, colour=colour))
+        show(render(without_secrets(value), page=page_here()))
 
 
 def show_json(value: object, *, indent: int = 2) -> None:
@@ -237,6 +236,12 @@ class Page:
 
     def __str__(self) -> str:
         return "".join(f"{line.rstrip()}\n" for line in self._drawn.getvalue().split("\n")[:-1])
+
+
+def page_here() -> Page:
+    """Return an empty page for stdout."""
+    width, colour = layout(sys.stdout)
+    return Page(width, colour=colour)
 
 
 def wrapped(text: str, width: int) -> list[str]:

@@ -14,8 +14,7 @@ COLUMN = 10
 BUILDS_SHOWN = 4  # builds in full; the others by name
 
 
-def render_offers(found: TorchOffers, *, width: int, colour: bool, everything: bool = False) -> str:
-    page = Page(width, colour=colour)
+def render_offers(found: TorchOffers, *, page: Page, everything: bool = False) -> str:
     python = f", Python {found.python}" if found.python else ""
     others = f" and {', '.join(found.others)}" if found.others else ""
     page.paragraph(f"torch builds for {found.gfx}{others} on {found.system}{python}", style=BOLD)
@@ -37,9 +36,8 @@ def render_offers(found: TorchOffers, *, width: int, colour: bool, everything: b
     return str(page)
 
 
-def render_gpus(knowledge: Knowledge, *, width: int, colour: bool) -> str:
+def render_gpus(knowledge: Knowledge, *, page: Page) -> str:
     """List each architecture with its cards, and who vouches for a build on which system."""
-    page = Page(width, colour=colour)
     for gfx, arch in knowledge.arches.items():
         cards = ", ".join(arch.cards)
         page.row(

@@ -34,6 +34,7 @@ from rocsteady.printable import printable
 from rocsteady.run.attempt.watch_requests import STACKS, RequestKind, put_request
 from rocsteady.run.telling.run_watcher import RunWatcher, WatchView
 from rocsteady.screens.runs import render_summary, state_of
+from rocsteady.screens.screen import Page
 from rocsteady.screens.watch import (
     ODD_RANK,
     SHADES,
@@ -486,10 +487,10 @@ class WatchApp(App[int]):
     def action_report(self) -> None:
         from rocsteady.report.read_run import read_story  # noqa: PLC0415 - slow, seldom
 
-        width = self.size.width - SCROLLBAR
+        page = Page(self.size.width - SCROLLBAR, colour=False)
         try:
             story = read_story(self._journal, self._view.line, now=time.time())
-            text = render_summary(story, width=width, colour=False)
+            text = render_summary(story, page=page)
         except (RocsteadyError, OSError) as error:
             self._say(str(error))
         else:
