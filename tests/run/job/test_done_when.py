@@ -11,7 +11,7 @@ import pytest
 from msgspec.structs import replace
 
 from rocsteady.run.job import done_when as done_module
-from rocsteady.run.job.done_when import Missing, RunEvidence, done
+from rocsteady.run.job.done_when import RunEvidence, missing
 from rocsteady.run.job.job_file import parse_job, read_job
 from rocsteady.run.job.values import Job
 
@@ -48,8 +48,8 @@ class Training:
         for path in (self.model, self.metadata):
             os.utime(path, (moment, moment))
 
-    def missing(self, **changes: object) -> tuple[Missing, ...]:
-        return done(self.job, replace(self.evidence, **changes))
+    def missing(self, **changes: object) -> tuple[tuple[str, str], ...]:
+        return tuple(missing(self.job, replace(self.evidence, **changes)))
 
 
 Violation = Callable[[Training], dict[str, object]]
@@ -94,57 +94,53 @@ def cuts(name: str) -> Violation:
 
 MODEL, METADATA = "done_when.files[0]", "done_when.files[1]"
 BOTH = [
-    (lambda _: {"exit_code": 1}, [Missing(key="exit", what="ended with code 1")]),
-    (lambda _: {"exit_code": None, "signal": 11}, [Missing(key="exit", what="ended by signal 11")]),
-    (writes_no_model, [Missing(key=MODEL, what="no file TRAINING/*.pt")]),
-    (cuts("model"), [Missing(key=MODEL, what="TRAINING/m.pt is cut short or damaged")]),
+    (lambda _: {"exit_code": 1}, [("exit", "ended with code 1")]),
+    (lambda _: {"exit_code": None, "signal": 11}, [("exit", "ended by signal 11")]),
+    (writes_no_model, [(MODEL, "no file TRAINING/*.pt")]),
+    (cuts("model"), [(MODEL, "TRAINING/m.pt is cut short or damaged")]),
     (
         leaves_the_files_of_an_earlier_run,
         [
-            Missing(key=MODEL, what="TRAINING/m.pt is from before this run"),
-            Missing(key=METADATA, what="TRAINING/m_metadata.json is from before this run"),
+            (MODEL, "TRAINING/m.pt is from before this run"),
+            (METADATA, "TRAINING/m_metadata.json is from before this run"),
         ],
     ),
-    (cuts("metadata"), [Missing(key=METADATA, what="TRAINING/m_metadata.json is not JSON")]),
+    (cuts("metadata"), [(METADATA, "TRAINING/m_metadata.json is not JSON")]),
 ]
 ONLY_B = [
     (
         prints("HIPBLAS_STATUS_ALLOC_FAILED when calling hipblasCreate(handle)\n"),
-        [Missing(key="done_when.absent_text", what="the log has 'HIPBLAS_STATUS_ALLOC_FAILED'")],
+        [("done_when.absent_text", "the log has 'HIPBLAS_STATUS_ALLOC_FAILED'")],
     ),
-    (prints("loss: nan\n"), [Missing(key="done_when.absent_text", what="the log has 'loss: nan'")]),
+    (prints("loss: nan\n"), [("done_when.absent_text", "the log has 'loss: nan'")]),
     (
         lambda _: {"epochs": 2},
-        [Missing(key="done_when.epochs", what="3 epochs required, 2 reached")],
+        [("done_when.epochs", "3 epochs required, 2 reached")],
     ),
     (
         lambda _: {"epochs": None},
-        [Missing(key="done_when.epochs", what="3 epochs required; the number reached is unknown")],
+        [("done_when.epochs", "3 epochs required; the number reached is unknown")],
     ),
     (
         lambda _: {"gpus_busy": 1},
-        [Missing(key="done_when.gpus_busy", what="2 GPUs busy required, 1 reached")],
+        [("done_when.gpus_busy", "2 GPUs busy required, 1 reached")],
     ),
     (
         forgets_to_say_so,
-        [
-            Missing(
-                key="done_when.present_text", what="the log does not contain 'Training completed"
-            )
-        ],
+        [("done_when.present_text", "the log does not contain 'Training completed")],
     ),
-    (writes_no_metadata, [Missing(key=METADATA, what="no file TRAINING/*.json")]),
+    (writes_no_metadata, [(METADATA, "no file TRAINING/*.json")]),
 ]
 ONLY_D = [
     (
         lambda _: {"epochs": 0},
-        [Missing(key="done_when.epochs", what="1 epochs required, 0 reached")],
+        [("done_when.epochs", "1 epochs required, 0 reached")],
     ),
     (
         lambda _: {"seconds": 3700},
-        [Missing(key="done_when.within", what="took 1:01:40, required within 1:00:00")],
+        [("done_when.within", "took 1:01:40, required within 1:00:00")],
     ),
-    (writes_no_metadata, [Missing(key=METADATA, what="no file TRAINING/*_metadata.json")]),
+    (writes_no_metadata, [(METADATA, "no file TRAINING/*_metadata.json")]),
 ]
 
 
@@ -158,16 +154,16 @@ def test_a_job_that_has_everything_is_done(tmp_path: Path, note: str) -> None:
     [("b", *case) for case in (*BOTH, *ONLY_B)] + [("d", *case) for case in (*BOTH, *ONLY_D)],
 )
 def test_each_criterion_that_is_violated_is_named_and_no_other(
-    tmp_path: Path, note: str, violate: Violation, expected: list[Missing]
+    tmp_path: Path, note: str, violate: Violation, expected: list[tuple[str, str]]
 ) -> None:
     training = Training(tmp_path, note)
     changes = violate(training)
 
-    missing = training.missing(**changes)
+    found = training.missing(**changes)
 
-    assert [item.key for item in missing] == [item.key for item in expected]
-    for item, wanted in zip(missing, expected, strict=True):
-        assert item.what.startswith(wanted.what)
+    assert [key for key, _ in found] == [key for key, _ in expected]
+    for (_, what), (_, wanted) in zip(found, expected, strict=True):
+        assert what.startswith(wanted)
 
 
 def job(done_when: str) -> Job:
@@ -180,7 +176,7 @@ def evidence(folder: Path, **options: object) -> RunEvidence:
 
 
 def test_exit_0_is_enough_for_a_job_that_asks_for_nothing(tmp_path: Path) -> None:
-    assert done(parse_job("command = ['a']"), evidence(tmp_path)) == ()
+    assert [*missing(parse_job("command = ['a']"), evidence(tmp_path))] == []
 
 
 def test_one_new_and_readable_file_of_many_is_enough(tmp_path: Path) -> None:
@@ -190,10 +186,10 @@ def test_one_new_and_readable_file_of_many_is_enough(tmp_path: Path) -> None:
         os.utime(path, (STARTED + 10 - number * 6, STARTED + 10 - number * 6))
     wanted = job("files = [{path = '*.json', kind = 'json'}]")
 
-    assert done(wanted, evidence(tmp_path)) == ()
+    assert [*missing(wanted, evidence(tmp_path))] == []
     (tmp_path / "1.json").unlink()
-    (missing,) = done(wanted, evidence(tmp_path))
-    assert missing.what.startswith("0.json is not JSON")
+    ((_, what),) = missing(wanted, evidence(tmp_path))
+    assert what.startswith("0.json is not JSON")
 
 
 def test_patterns_may_be_absolute_and_deep(tmp_path: Path) -> None:
@@ -203,7 +199,7 @@ def test_patterns_may_be_absolute_and_deep(tmp_path: Path) -> None:
 
     for pattern in (str(tmp_path / "**" / "*.bin"), "**/model.bin", "a/b"):
         wanted = job(f"files = [{{path = '{pattern}'}}]")
-        assert done(wanted, evidence(tmp_path)) == ()
+        assert [*missing(wanted, evidence(tmp_path))] == []
 
 
 def test_a_text_across_two_reads_of_a_long_log_is_found(
@@ -215,7 +211,7 @@ def test_a_text_across_two_reads_of_a_long_log_is_found(
 
     for before in range(40):
         log.write_bytes(b"." * before + b"out of memory" + b"." * 20)
-        assert [item.what for item in done(wanted, evidence(tmp_path, logs=(log,)))] == [
+        assert [what for _, what in missing(wanted, evidence(tmp_path, logs=(log,)))] == [
             "the log has 'out of memory'"
         ]
 
@@ -223,9 +219,9 @@ def test_a_text_across_two_reads_of_a_long_log_is_found(
 def test_a_log_that_is_not_there_is_not_taken_for_a_clean_one(tmp_path: Path) -> None:
     wanted = job("absent_text = ['error']\npresent_text = ['done']")
 
-    assert [item.what for item in done(wanted, evidence(tmp_path))] == ["there is no log"] * 2
+    assert [what for _, what in missing(wanted, evidence(tmp_path))] == ["there is no log"] * 2
     gone = evidence(tmp_path, logs=(tmp_path / "gone",))
-    assert {item.what for item in done(wanted, gone)} == {
+    assert {what for _, what in missing(wanted, gone)} == {
         "the log cannot be read: No such file or directory"
     }
 

@@ -65,11 +65,6 @@ class Services:
     stop_requests: StopRequests = field(default_factory=StopRequests)
 
     @property
-    def writable_memory(self) -> Memory | None:
-        """The memory, if the run may add to it."""
-        return self.memory if self.learns else None
-
-    @property
     def known_variables(self) -> dict[str, str]:
         """The variables of the environment that evidence may hold."""
         known = self.knowledge.variables

@@ -119,7 +119,7 @@ class Supervisor:
             run,
             script_fingerprint(job.command, str(spec.folder)),
             services.journal,
-            services.writable_memory,
+            services.memory if services.learns else None,
             history=history_of(earlier.events if earlier else (), options.strategy),
         )
         self.observed = ObservedRun(run, self._step_times, self._history, services)

@@ -6,14 +6,14 @@ import contextlib
 import time
 from pathlib import Path
 
-from rocsteady.doctor.knowledge.failures import Component, KnownFailure, load_failures
+from rocsteady.doctor.knowledge.failures import Component, load_failures
 from rocsteady.errors import RocsteadyError
 from rocsteady.exit_codes import PERSON_NEEDED
 from rocsteady.model import Decision, Outcome, RunOutcome
 from rocsteady.run.attempt.attempt_end import AttemptEnd
 from rocsteady.run.attempt.gauges import GPU_BUSY
 from rocsteady.run.context import RunSpec, Services
-from rocsteady.run.job.done_when import RunEvidence, done, proves
+from rocsteady.run.job.done_when import RunEvidence, missing, proves
 from rocsteady.run.job.printed_epochs import epochs_printed
 from rocsteady.run.recovery.decision import exit_code, what_failed
 from rocsteady.run.recovery.history import History
@@ -104,10 +104,9 @@ class RunEnd:
             if not decision.own_error:
                 self._announcer.show(self._gave_up(end, decision, why))
             return decision.code, RunOutcome.NOT_DONE
-        missing = self._missing(end)
-        if missing:
+        if lacking := self._missing(end):
             self._tell_what_is_left()
-            self.failed(f"not done: {'; '.join(missing)}")
+            self.failed(f"not done: {'; '.join(lacking)}")
             return PERSON_NEEDED, RunOutcome.NOT_DONE
         if at_exit:
             self._announcer.say(f"{why}; the criteria in done_when are met.")
@@ -141,6 +140,7 @@ class RunEnd:
     def _gave_up(self, end: AttemptEnd, decision: Decision, why: str) -> GaveUp:
         kind = load_failures().kinds.get(decision.kind)
         meanwhile = f"; {kind.meanwhile}" if kind and kind.meanwhile else ""
+        of_torch = kind and kind.component in (Component.DEVICE, Component.NUMBERS)
         return GaveUp(
             seconds=self._since.seconds,
             why=why + meanwhile,
@@ -150,7 +150,7 @@ class RunEnd:
             no_resume=self._job.command if decision.needs_resume else (),
             all_cut_off=end.all_cut_off,
             then="" if decision.needs_resume else self._resume,
-            cause=self._advice(f"rocsteady probe {self._run.name}") if _of_torch(kind) else "",
+            cause=self._advice(f"rocsteady probe {self._run.name}") if of_torch else "",
             report=self._report,
         )
 
@@ -211,12 +211,7 @@ class RunEnd:
             gpus_busy=sum(self._gpus.values()) if self._gpus else None,
             logs=(last,) if last else (),
         )
-        return [f"{item.key}: {item.what}" for item in done(self._job, evidence)]
-
-
-def _of_torch(kind: KnownFailure | None) -> bool:
-    """Whether it may have failed in an operation of torch, which a probe would find."""
-    return kind is not None and kind.component in (Component.DEVICE, Component.NUMBERS)
+        return [f"{key}: {what}" for key, what in missing(self._job, evidence)]
 
 
 def _number(log: Path) -> int:

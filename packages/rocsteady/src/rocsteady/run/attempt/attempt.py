@@ -87,9 +87,9 @@ class Attempt:
         step_times: StepTimes,
         on_sample: Callable[[Sample], None],
         on_resumes: Callable[[tuple[Resumes, ...]], None],  # once the script says that it does
-        on_resumed: Callable[[], None] = lambda: None,  # once it is seen to go on
-        trial: ResumeTrial | None = None,  # of a way to resume that is not proven yet
-        leaves: Callable[[float], str] = lambda _: "",  # why the option is left now; "": it is kept
+        on_resumed: Callable[[], None],  # once it is seen to go on
+        trial: ResumeTrial | None,  # of a way to resume that is not proven yet
+        leaves: Callable[[float], str],  # why the option is left now; "": it is kept
     ) -> None:
         self._context, self._options, self._services = context, options, services
         self._on_sample, self._on_resumes, self._on_resumed = on_sample, on_resumes, on_resumed
@@ -103,9 +103,7 @@ class Attempt:
         )
         self._began = time.monotonic()
         self._heartbeat_check = HeartbeatCheck(
-            services.announcer,
-            pages=context.injection.pages if context.injection else None,
-            began=self._began,
+            services.announcer, pages=context.pages, began=self._began
         )
         apart = services.hosts is not None
         self._pulse: Pulse = begin(self._began, boot_clock(), context.learned, apart=apart)
@@ -198,8 +196,7 @@ class Attempt:
 
     def notes(self) -> dict[int, str]:
         """Return why processes have no page, as they said it."""
-        injection = self._context.injection
-        return read_notes(injection.pages) if injection else {}
+        return read_notes(self._context.pages) if self._context.pages else {}
 
     def _environment(self) -> dict[str, str]:
         injection, existing = self._context.injection, dict(self._services.environment)

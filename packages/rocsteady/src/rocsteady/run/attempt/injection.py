@@ -15,7 +15,7 @@ import stat
 import struct
 import tempfile
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -168,7 +168,8 @@ def sweep(
     shared_memory: Path = SHARED_MEMORY,
 ) -> None:
     """Remove what supervisors of this user left that were killed; memory is not free."""
-    for folder in _left_in(_places(environment, shared_memory)):
+    places = {each for each in _places(environment, shared_memory) if each.is_absolute()}
+    for folder in (left for place in places for left in place.glob(f"{PREFIX}*")):
         owner = _owner(folder)
         if owner and is_alive(owner) is False:
             _remove(folder)
@@ -197,12 +198,6 @@ def _owner(folder: Path) -> str:
         return read_owner(folder) if is_ours else ""
     except (OSError, UnicodeDecodeError):
         return ""
-
-
-def _left_in(places: Iterable[Path]) -> Iterator[Path]:
-    for place in set(places):
-        if place.is_absolute():
-            yield from place.glob(f"{PREFIX}*")
 
 
 def private_folder(folder: Path) -> Path:

@@ -270,7 +270,7 @@ class AttemptProgress:
         by_log: bool = False,
     ) -> None:
         self.heartbeats: tuple[Heartbeat, ...] = ()
-        self._before = before
+        self.before = before  # steps that this attempt did not have to make
         self._resumed = resumed or before > 0
         self._counter = PrintedCounter()
         self._by_log = by_log
@@ -278,7 +278,7 @@ class AttemptProgress:
         self._printed = printed
         self._total = total
         self._epochs = PrintedEpochs()
-        self._first: int | None = None
+        self.first_step: int | None = None
         self._step = 0  # that was seen last
         self._signs = 0  # of work
         self._worked: tuple[float, float] | None = None  # since when, and when last
@@ -287,15 +287,10 @@ class AttemptProgress:
         self._saved_at: int | None = None  # steps of its own
         self.saves = 0  # how often it saved
 
-    @property
-    def before(self) -> int:
-        """The steps that this attempt did not have to make."""
-        return self._before
-
     def resumes_at(self, step: int) -> None:
         """Count from the step of a checkpoint that the script has read by itself."""
         if not self._resumed:
-            self._before, self._resumed = step, True
+            self.before, self._resumed = step, True
 
     @property
     def step(self) -> int | None:
@@ -304,8 +299,8 @@ class AttemptProgress:
         if own is not None:
             return own
         if self._counting:
-            return self._before + self._made
-        return self._before or None if self._by_log else self._counter.latest
+            return self.before + self._made
+        return self.before or None if self._by_log else self._counter.latest
 
     @property
     def own_step(self) -> int | None:
@@ -342,11 +337,7 @@ class AttemptProgress:
 
     @property
     def _began_at(self) -> int:
-        return max((beat.base for beat in self._counting), default=0) or self._before
-
-    @property
-    def first_step(self) -> int | None:
-        return self._first
+        return max((beat.base for beat in self._counting), default=0) or self.before
 
     @property
     def seconds(self) -> float:
@@ -375,8 +366,8 @@ class AttemptProgress:
         if printed is not None:
             self._counter.update(printed, self._made)
         step = self.step or 0
-        if step > self._began_at and self._first is None:
-            self._first = step
+        if step > self._began_at and self.first_step is None:
+            self.first_step = step
         if step != self._step:
             self._step = step
             self._step_times.add(self._stepped_at(), step)

@@ -37,17 +37,13 @@ def environment(
     elif strategy.gpus is not None:
         visible = ",".join(_among(_shown(left), gpu) for gpu in strategy.gpus)
         variables |= {HIP: visible, CUDA: visible}
-    inside = _for_inside(strategy)
+    settings = {name: getattr(strategy, name) for name in wire.SETTINGS}
+    inside = {name: value for name, value in settings.items() if value is not None}
     if inside:
         variables[wire.STRATEGY] = json.dumps({"version": wire.STRATEGY_VERSION, **inside})
     elif wire.STRATEGY in existing:  # of a run that this one was started by
         unset.append(wire.STRATEGY)
     return variables, tuple(name for name in unset if name not in variables)
-
-
-def _for_inside(strategy: Strategy) -> dict[str, object]:
-    settings = {name: getattr(strategy, name) for name in wire.SETTINGS}
-    return {name: value for name, value in settings.items() if value is not None}
 
 
 def _shown(existing: Mapping[str, str]) -> list[str] | None:

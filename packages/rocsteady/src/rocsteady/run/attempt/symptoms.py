@@ -51,6 +51,7 @@ def collect_symptoms(context: AttemptContext, services: Services, end: AttemptEn
     blamed = [beat for beat in end.heartbeats if beat.pid == culprit]
     trainer = next(iter(blamed or end.heartbeats), None)
     last = end.found.evidence.snapshot if end.found else None  # has native frames
+    has_gpu = bool(end.members.all_gpus) or any(map(os.path.lexists, OTHER_GPUS))
     return Symptoms(
         log=log_tail(context.log),
         kernel=concerning(read_kernel_log(end.began, within=KERNEL_WITHIN).lines, end.members),
@@ -74,13 +75,9 @@ def collect_symptoms(context: AttemptContext, services: Services, end: AttemptEn
         file_limit=end.saved.limit,
         gpu_taken=held_by_others(end.processes),
         exits=bool(end.heartbeats) and all(it.ended and not it.raised for it in end.heartbeats),
-        gpu=context.strategy.device != CPU and (bool(end.members.all_gpus) or _other_gpu()),
+        gpu=has_gpu and context.strategy.device != CPU,
         ranks=not end.heartbeats or any((each.world or 1) > 1 for each in end.heartbeats),
     )
-
-
-def _other_gpu() -> bool:
-    return any(map(os.path.lexists, OTHER_GPUS))
 
 
 def log_tail(path: Path) -> str:

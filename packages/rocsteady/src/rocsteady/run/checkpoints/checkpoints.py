@@ -113,7 +113,7 @@ class Checkpoints:
         by_itself = self.method.how is ResumeSign.COMMAND
         self.argument = self.method.arguments[0] if by_itself else ""  # by which it resumes
         self._typed = job.command
-        self._since = began  # what was written from then on is the run's own
+        self.since = began  # what was written from then on is the run's own
         self._wrote = False  # a checkpoint, as far as that was seen
         self.cleared = False  # what the script could not load was moved aside
         self.all_cut_off = False  # what it wrote, and none is left
@@ -132,13 +132,13 @@ class Checkpoints:
     def begin(self) -> None:
         """Write down what was there before the run."""
         self._new = True
-        self._is_seen = self._since == self._began  # nothing of it was written before
+        self._is_seen = self.since == self._began  # nothing of it was written before
         keep(self._origin, self._records)
         keep(SavedMethod(method=self.method), self._records)
 
     def continue_from(self, since: float) -> None:
         """Continue from what an earlier run has written since then."""
-        self._since = since
+        self.since = since
         if self.job.resume is None:  # of the earlier run's named ones none is moved: it may go on
             self.take_stock()
         self._origin = Origin(before=find_checkpoints(self.job.resume, self.folder))
@@ -148,11 +148,6 @@ class Checkpoints:
         """Whether no restart has shown yet that the script resumes as its text says."""
         saved = kept(SavedMethod, self._records)
         return self.method.inferred and not (saved is not None and saved.proven)
-
-    @property
-    def since(self) -> float:
-        """From when on files are the run's own, by the clock."""
-        return self._since
 
     def take_stock(self, end: AttemptEnd | None = None) -> tuple[str, ...]:
         """Look for what the run has written, where no job file says what its checkpoints are.
@@ -220,8 +215,8 @@ class Checkpoints:
 
     def _written(self) -> tuple[OwnCheckpoint, ...]:
         """Return what the run has written and may be a checkpoint, the newest first."""
-        outside = [checkpoints_in(folder, self._since) for folder in self._outside]
-        found = [*own_checkpoints(self.folder, self._since), *chain.from_iterable(outside)]
+        outside = [checkpoints_in(folder, self.since) for folder in self._outside]
+        found = [*own_checkpoints(self.folder, self.since), *chain.from_iterable(outside)]
         if (saved := self._saved) is not None and not self.others_write:
             own = [each for each in found if self._is_saved(self.folder / each.path, saved)]
             found = own if own or not saved else found  # else it copies what it saved

@@ -13,7 +13,6 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 import msgspec
-from msgspec.structs import replace
 from rocsteady_train.untrusted_file import read_regular
 
 from rocsteady.errors import JobError
@@ -211,16 +210,8 @@ def launch(job: Job, checkpoint: Path | None = None, folder: Path | None = None)
     name = str(checkpoint if folder is None or elsewhere else folder.absolute() / checkpoint)
     if name.startswith("-"):
         raise JobError(f"resume: the checkpoint {name!r} would be mistaken for an option")
-    filled = _filled(job.resume, name)
-    return Launch(command=(*job.command, *filled.arguments), environment=dict(filled.environment))
-
-
-def _filled(resume: Resume, checkpoint: str) -> Resume:
-    return replace(
-        resume,
-        arguments=tuple(word.replace(CHECKPOINT, checkpoint) for word in resume.arguments),
-        environment={
-            name: value.replace(CHECKPOINT, checkpoint)
-            for name, value in resume.environment.items()
-        },
-    )
+    arguments = (word.replace(CHECKPOINT, name) for word in job.resume.arguments)
+    environment = {
+        key: value.replace(CHECKPOINT, name) for key, value in job.resume.environment.items()
+    }
+    return Launch(command=(*job.command, *arguments), environment=environment)

@@ -68,6 +68,7 @@ OPTIMIZER_LOADS = frozenset(
 KEYWORDS = {"resume_from_checkpoint": "train", "ckpt_path": "fit", "resume": "train"}
 SAVES = {"save": 1, "save_state": 0, "save_checkpoint": 0, "save_file": 1}  # and where the path is
 FOLDERS = ("makedirs", "mkdir")
+OF_PARAMETERS = ("fire.Fire", "Fire", "typer.run")  # make options of a function's parameters
 LIBRARY_CLASSES = (
     "Loop",
     "Checkpointer",
@@ -434,6 +435,7 @@ class _Detection:
         self._program, self._command = program, tuple(command)
         self._why = ""  # a way was found, and does not count
         self._options = list(self._found_options())
+        self._loads = list(self._find_loads())
         unset = [option.name for option in self._options if self._is_unset(option)]
         self._unset = program.spread(unset) if unset else frozenset()
 
@@ -447,10 +449,6 @@ class _Detection:
         if not by_path and (dated := self._dated()):
             return _unknown(f"{dated}: each start writes to another folder")
         return found
-
-    @cached_property
-    def _loads(self) -> list[Load]:
-        return list(self._find_loads())
 
     def _find_loads(self) -> Iterator[Load]:
         for call in self._program.calls:
@@ -618,7 +616,8 @@ class _Detection:
         if any("TrainingArguments" in name for name in known):  # of transformers
             name = "resume_from_checkpoint"
             yield ScriptOption(flags=(f"--{name}",), name=name, line=0)
-        for call in parsed_functions(program.calls):
+        parsed = [call for call in program.calls if ast.unparse(call.func) in OF_PARAMETERS]
+        for call in (each for each in parsed if each.args):
             for function in program.functions.get(name_of(call.args[0]), ()):
                 arguments = function.args
                 first = len(arguments.args) - len(arguments.defaults)
@@ -652,7 +651,9 @@ class _Detection:
 
     def _by_option(self) -> ResumeMethod | None:
         """Look for an option whose value is loaded, or that lets a checkpoint be loaded."""
-        for option in sorted(self._options, key=_plainness):
+        for option in sorted(
+            self._options, key=lambda it: ("resum" not in it.name.lower(), it.line)
+        ):
             name = option.name.lower()
             if option.number or _OTHER_OPTIONS.search(name):
                 continue
@@ -661,7 +662,8 @@ class _Detection:
             for load in self._loads:
                 by_path = load.source is not None and mentions(load.source, names)
                 compared = self._compared(load, names) if not by_path else ""
-                guarded = option.alone and self._guarded_by(load, names)
+                tests = self._tests(load.call) if option.alone else ()
+                guarded = any(mentions(test, names) for test in tests)
                 if not (by_path and not option.alone) and not compared and not guarded:
                     continue
                 if not telling and (not by_path or not self._is_training_state(load)):
@@ -718,9 +720,6 @@ class _Detection:
         if depth < 3:  # noqa: PLR2004 - calls deep
             for call in self._program.calls_of(self._program.function_of(node)):
                 yield from self._tests(call, depth + 1)
-
-    def _guarded_by(self, load: Load, names: frozenset[str]) -> bool:
-        return any(mentions(test, names) for test in self._tests(load.call))
 
     def _compared(self, load: Load, names: frozenset[str]) -> str:
         """Return the word with which an option lets a checkpoint be loaded: "resume"."""
@@ -904,13 +903,6 @@ class _Detection:
             if _CHECKPOINT_NAME.search(text) and "best" not in text:
                 files.add("" if joined else text)
         return files.pop() if len(files) == 1 else ""
-
-
-def parsed_functions(calls: Iterable[ast.Call]) -> Iterator[ast.Call]:
-    """Yield the calls that make options of a function's parameters, as Fire and Typer do."""
-    for call in calls:
-        if ast.unparse(call.func) in ("fire.Fire", "Fire", "typer.run") and call.args:
-            yield call
 
 
 def _plainness(option: ScriptOption) -> tuple[bool, int]:

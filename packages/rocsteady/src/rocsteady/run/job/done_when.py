@@ -49,21 +49,13 @@ class RunEvidence(Value, frozen=True, kw_only=True):
     logs: tuple[Path, ...] = ()  # all that the last attempt printed
 
 
-class Missing(Value, frozen=True, kw_only=True):
-    """One thing without which the job is not done."""
+def missing(job: Job, evidence: RunEvidence) -> Iterator[tuple[str, str]]:
+    """Yield what the job is not done without: its key in the job file, or "exit", and what it is.
 
-    key: str  # of the job file; "exit" for the way it ended
-    what: str
-
-
-def done(job: Job, evidence: RunEvidence) -> tuple[Missing, ...]:
-    """Return what is missing. Nothing: the job is done."""
-    wanted = job.done_when
-    return tuple(
-        Missing(key=key, what=what)
-        for missing in (_exit, _amounts, _time, _texts, _files)
-        for key, what in missing(wanted, evidence)
-    )
+    Nothing: the job is done.
+    """
+    for criteria in (_exit, _amounts, _time, _texts, _files):
+        yield from criteria(job.done_when, evidence)
 
 
 def proves(wanted: DoneWhen) -> bool:

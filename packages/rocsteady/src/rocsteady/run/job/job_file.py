@@ -50,7 +50,7 @@ from rocsteady.model import Value
 from rocsteady.run.job import FILE
 from rocsteady.run.job.metrics import Metrics, metrics_problems
 from rocsteady.run.job.notify import Notify, notify_problems
-from rocsteady.run.job.quantities import deadline, dollars, size, written_duration
+from rocsteady.run.job.quantities import deadline, dollars, duration, size
 from rocsteady.run.job.stages import stage_job, variant_command
 from rocsteady.run.job.values import CHECKPOINT, DoneWhen, Job, Resume, Total, Variant
 from rocsteady.store.run_names import check_name
@@ -64,11 +64,11 @@ Problems = Iterator[tuple[str, str]]
 _KEY = re.compile(rf"[^=\s{{}}]+={re.escape(CHECKPOINT)}")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _WRITTEN: dict[tuple[str, ...], Callable[[object], object]] = {
-    ("hang_after",): written_duration,
+    ("hang_after",): duration,
     ("log_limit",): size,
     ("budget",): dollars,
     ("deadline",): deadline,
-    ("done_when", "within"): written_duration,
+    ("done_when", "within"): duration,
 }
 
 

@@ -23,24 +23,17 @@ _BYTES: dict[str, int] = {
 _DOLLARS = re.compile(r"\s*([0-9]{1,9}(?:\.[0-9]{1,9})?)\s*(?:USD|usd)\s*")
 
 
-def duration(text: str) -> timedelta:
+def duration(value: object) -> timedelta:
     """Read "90s", "2h 30m" or "1.5d". A bare number has no unit and is refused."""
-    total, rest = timedelta(0), text
+    total, rest = timedelta(0), value if isinstance(value, str) else ""
     while match := _PART.match(rest):
         total += timedelta(seconds=float(match.group(1)) * _SECONDS[match.group(2)])
         rest = rest[match.end() :]
-    if rest.strip() or not text.strip():
-        raise ValueError(f"{text!r} is not a duration; write it as 90s, 10m, 2h 30m or 3d")
+    if rest.strip() or not isinstance(value, str) or not value.strip():
+        raise ValueError(f"{value!r} is not a duration; write it as 90s, 10m, 2h 30m or 3d")
     if not timedelta(0) < total <= LONGEST_DURATION:
-        raise ValueError(f"{text!r}: must be more than 0 and less than 10 years")
+        raise ValueError(f"{value!r}: must be more than 0 and less than 10 years")
     return total
-
-
-def written_duration(value: object) -> timedelta:
-    """Read a duration from a file."""
-    if not isinstance(value, str):
-        raise ValueError(f"{value!r} is not a duration; write it as 90s, 10m, 2h 30m or 3d")  # noqa: TRY004 - told with the others
-    return duration(value)
 
 
 def deadline(value: object) -> dict[str, object]:

@@ -55,7 +55,8 @@ def for_command(job: Job, command: tuple[str, ...]) -> tuple[Job, tuple[str, ...
     """
     if command == job.command:
         return job, ()
-    if _differ_in_interpreter(command, job.command):
+    pythons = all(PYTHON.fullmatch(each[0]) for each in (command, job.command))
+    if pythons and command[1:] == job.command[1:]:  # another interpreter, perhaps by its path
         other = replace(job, command=command, stages=())
     elif _script(command) == _script(job.command):
         total = Total(log=job.total.log) if job.total and job.total.log else None
@@ -71,12 +72,6 @@ def for_command(job: Job, command: tuple[str, ...]) -> tuple[Job, tuple[str, ...
         )
     keys = ("name", "total", "deadline", "resume", "done_when", "variants", "stages")
     return other, tuple(key for key in keys if getattr(job, key) != getattr(other, key))
-
-
-def _differ_in_interpreter(command: Sequence[str], other: Sequence[str]) -> bool:
-    """Return whether one is, say, python3 train.py and the other /venv/bin/python train.py."""
-    both = all(PYTHON.fullmatch(each[0]) for each in (command, other))
-    return both and command[1:] == other[1:]
 
 
 def _script(command: Sequence[str]) -> str:

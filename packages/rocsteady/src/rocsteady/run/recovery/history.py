@@ -137,11 +137,8 @@ class History:
     @property
     def crash(self) -> Failure | None:
         """The last failure, unless it is a hang."""
-        return None if self._has_incident else self.failure
-
-    @property
-    def _has_incident(self) -> bool:
-        return self.last is not None and self._incident_of == self.last.number
+        hung = self.last is not None and self._incident_of == self.last.number
+        return None if hung else self.failure
 
     def _began(self, attempt: AttemptRecord) -> None:
         self.strategy = attempt.strategy

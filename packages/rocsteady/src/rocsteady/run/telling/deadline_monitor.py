@@ -153,7 +153,8 @@ class DeadlineMonitor:
     def _look(self, now: float, lateness: LatenessFilter) -> None:
         ahead = self.forecast(now)
         if ahead is not None and self.due is not None and lateness.changes(now, ahead):
-            sentence = self._sentence(ahead, self.due, now, late=lateness.late)
+            state = "will miss the deadline at this pace" if lateness.late else "is on time again"
+            sentence = f"the run {state}: {words.ahead(ahead, self.due, now=now)}."
             self._announcer.say(sentence)
             if lateness.late:
                 self._slipped(sentence)
@@ -161,12 +162,6 @@ class DeadlineMonitor:
         elif self.due is not None and now > self.due and not (lateness.late or self._passed):
             self._passed = True
             self._announcer.say(f"the deadline, {moment(self.due, now=now)}, has passed.")
-
-    @staticmethod
-    def _sentence(ahead: Forecast, deadline: float, now: float, *, late: bool) -> str:
-        forecast_text = words.ahead(ahead, deadline, now=now)
-        state = "will miss the deadline at this pace" if late else "is on time again"
-        return f"the run {state}: {forecast_text}."
 
     def _left_elsewhere(self, ahead: Forecast) -> int:
         """Return the steps that another attempt has before it."""
