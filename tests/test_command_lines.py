@@ -42,6 +42,7 @@ NO_COMMAND = (  # how sentences go on that begin with a command's name
     "run finds it",
     "run looks for",
     "run{instead}",
+    "run{self._sandbox.instead}",
     "watch here",
 )
 # A page may name a command or an option in a sentence, without what has to follow it.
@@ -61,7 +62,7 @@ SAMPLES = (  # of what stands for something else: the first pattern that fits
     (r"\[-- COMMAND\]", "-- python train.py"),
     (r"COMMAND|\{[^}]*(?:command|typed|asked)[^}]*\}", "python train.py"),
     (r"SCRIPT", "train.py"),
-    (r"PID|\{found\.pid\}", "1"),
+    (r"\[PID\]|PID|\{(?:found|each)\.pid\}", "1"),
     (r"(?<=plan --details )N\b|\{number\}", "1"),
     (r"TEXT \| FILE \| - \| ID", "TEXT"),
     (r"RULE|\bID\b|\{[^}]*rule[^}]*\}|\{worst_first\[0\]\}", "igpu-visible"),
@@ -70,7 +71,7 @@ SAMPLES = (  # of what stands for something else: the first pattern that fits
     (r"\{changes\[-1\]\.decision\.what\}|\{','\.join\(keep\)\}", "loader-inline"),
     (r"\{option\.id\}", "skypilot"),
     (r"\{probe\}", "copies"),
-    (r"RECORDING|\[FILE\]|\bFILE\b", "my-machine.json"),
+    (r"RECORDING|\[FILE\]|\bFILES?\b", "my-machine.json"),
     (r"\[FOLDER\]|FOLDER", "."),
     (r"\$\(hostname -s\)", "node1"),
     (r"PATH", "$VIRTUAL_ENV/bin/python"),

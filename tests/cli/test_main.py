@@ -56,6 +56,7 @@ SURFACE = {
         "--detach",
         "--plan",
         "--resume",
+        "--resume-trainer",
         "--stage",
         "--yes",
         "command",

@@ -289,7 +289,7 @@ def test_a_host_that_would_lose_its_checkpoints_or_only_observes_restarts_for_no
 ) -> None:
     lived = Lived(recorded)
     lived.ends(failure("peer-died"), wrote_checkpoint=True)
-    end = Decision(next=Next.END, why="found no way to resume", code=1)
+    end = Decision(next=Next.END, why="it cannot resume", code=1)
 
     with pytest.raises(RocsteadyError, match="checkpoints"):
         agreement(Hosts(decided=proposal(1)), lived).agree(end, lived.history)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from resume_table import README_SCRIPT, Case, cases, held_out_cases
+from rocsteady_train.inside import wire
 
 from rocsteady.run.checkpoints.checkpoints import without_option
 from rocsteady.run.checkpoints.own_checkpoints import OwnCheckpoint, without_files
@@ -454,6 +455,49 @@ def test_what_is_known_of_a_library_is_known_of_its_scripts(
     if how is ResumeSign.ITSELF:
         assert method.checkpoints == ("out/checkpoint-*",)
         assert method.complete == ("checkpoint-*/trainer_state.json",)
+
+
+PLAIN = HF.format(strategy="steps", resume="")
+IN_A_LOOP = PLAIN.replace("trainer.train()", "for seed in range(3):\n    trainer.train()")
+
+
+@pytest.mark.parametrize(
+    ("text", "fits"),
+    [
+        (PLAIN, True),
+        (
+            PLAIN.replace("trainer.train()", "Trainer(model).train(resume_from_checkpoint=None)"),
+            True,
+        ),
+        (f"{PLAIN}trainer.train()\n", False),  # which of them is to have the checkpoint?
+        (IN_A_LOOP, False),
+        (PLAIN.replace("trainer.train()", "import shutil; shutil.rmtree('out')"), False),
+        (PLAIN.replace("from transformers", "from unsloth"), False),  # it has a train() of its own
+    ],
+)
+def test_a_plain_call_that_trains_can_be_given_the_checkpoint(
+    tmp_path: Path, text: str, *, fits: bool
+) -> None:
+    (tmp_path / "t.py").write_text(text)
+
+    plain = detect_resume(("python", "t.py"), tmp_path)
+    told = detect_resume(("python", "t.py"), tmp_path, resume_trainer=True)
+
+    assert (plain.how, plain.by_trainer) == (ResumeSign.UNKNOWN, fits)
+    assert plain.code[0].startswith("from transformers")
+    assert told.how is (ResumeSign.TRAINER if fits else ResumeSign.UNKNOWN)
+    if fits:
+        assert "t.py:4" in plain.why_not
+        assert told.variable == wire.RESUME_TRAINER
+        assert told.checkpoints == ("out/checkpoint-*",)
+        assert told.inferred  # until a restart has read the checkpoint
+
+
+def test_a_way_of_the_script_s_own_goes_before_its_trainer(tmp_path: Path) -> None:
+    resume = "resume_from_checkpoint=get_last_checkpoint('out')"
+    (tmp_path / "t.py").write_text(HF.format(strategy="steps", resume=resume))
+
+    assert detect_resume(("python", "t.py"), tmp_path, resume_trainer=True).how is ResumeSign.ITSELF
 
 
 def test_a_folder_without_the_file_that_its_trainer_writes_last_is_cut_off(tmp_path: Path) -> None:

@@ -483,7 +483,7 @@ RUN_EVENTS = (
         then="rocsteady run --resume calm-otter", report="rocsteady report",
     ),
     GaveUp(
-        seconds=752.0, why="found no way to resume, and a restart would lose its progress",
+        seconds=752.0, why="it cannot resume, and a restart would lose its progress",
         no_resume=_TRAIN, report="rocsteady report",
     ),
     Done(seconds=3480.0, steps=7500),

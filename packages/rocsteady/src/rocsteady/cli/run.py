@@ -153,6 +153,13 @@ class RunCommand(click.Command):
     " continue if the last run of this job was left unfinished.",
 )
 @click.option(
+    "--resume-trainer",
+    is_flag=True,
+    help="Resume a script that only calls trainer.train() (transformers, TRL) or trainer.fit()"
+    " (Lightning): when it is restarted, the call is given the newest checkpoint. Remembered for"
+    " this command.",
+)
+@click.option(
     "--max-attempts",
     type=click.IntRange(1, 1000),
     metavar="N",
@@ -335,8 +342,8 @@ def _stop_first(options: RunOptions) -> None:
             return
         if not can_resume(line.run, journal):
             raise RocsteadyError(
-                f"{name} was not stopped: found no way to resume its script, and a restart would"
-                f" lose its progress. To stop it: rocsteady stop {name}"
+                f"{name} was not stopped: its script cannot resume, and a restart would lose its"
+                f" progress. To stop it: rocsteady stop {name}"
             )
     if not options.yes:
         still = f"{name} is still running"
@@ -435,7 +442,17 @@ def _job(folder: Path, options: RunOptions, journal: Journal) -> Job:
         run = find_run(journal, options.resumed_run).run
         return job_of_run(run, folder, journal, yes=options.yes)
     job = job_here(folder, options.command, yes=options.yes, example=EXAMPLE)
+    if options.resume_trainer or _resumed_trainer(job, journal):
+        job = msgspec.structs.replace(job, resume_trainer=True)
     return msgspec.structs.replace(job, stages=()) if options.command else job
+
+
+def _resumed_trainer(job: Job, journal: Journal) -> bool:
+    """Return whether this account chose --resume-trainer for the last run of the same command."""
+    runs = [line.run for line in journal.runs() if line.run.command == job.command]
+    last = max(runs, key=lambda run: run.id, default=None)
+    chosen = last is not None and bool(last.job.get("resume_trainer"))
+    return chosen and last is not None and journal.unagreed(last.name) == (True, ())
 
 
 RECORD_WITHIN = 20.0  # seconds for it to write its run down

@@ -58,7 +58,7 @@ from rocsteady.wording import capitalized, duration, inside_a_sentence, plural, 
 
 NO_CHANGES = "unchanged"  # settings
 UNCONFIRMED = "Unverified on AMD hardware."
-FROM_THE_BEGINNING = "start again, from the beginning (found no way to resume)"
+FROM_THE_BEGINNING = "start again, from the beginning (it cannot resume)"
 THREAD_ENDED = "Exception in thread "
 _STAMP = re.compile(r"^\d{4}-\d\d-\d\dT[\d:.]+Z ?")
 _FRAME = re.compile(r' +File "(?P<file>.+)", line (?P<line>\d+), in (?P<function>.+)')

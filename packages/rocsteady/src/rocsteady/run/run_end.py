@@ -12,6 +12,7 @@ from rocsteady.exit_codes import PERSON_NEEDED
 from rocsteady.model import Decision, Outcome, RunOutcome
 from rocsteady.run.attempt.attempt_end import AttemptEnd
 from rocsteady.run.attempt.gauges import GPU_BUSY
+from rocsteady.run.checkpoints.resume_trial import SavedMethod
 from rocsteady.run.context import RunSpec, Services
 from rocsteady.run.job.done_when import RunEvidence, missing, proves
 from rocsteady.run.job.printed_epochs import epochs_printed
@@ -20,6 +21,7 @@ from rocsteady.run.recovery.history import History
 from rocsteady.run.stopwatch import Stopwatch
 from rocsteady.run.telling.deadline_monitor import DeadlineMonitor
 from rocsteady.run.telling.events import Done, GaveUp, Stopped
+from rocsteady.store.account_records import kept
 from rocsteady.store.redaction import shown_command
 from rocsteady.store.values import Sample
 from rocsteady.wording import met
@@ -141,6 +143,7 @@ class RunEnd:
         kind = load_failures().kinds.get(decision.kind)
         meanwhile = f"; {kind.meanwhile}" if kind and kind.meanwhile else ""
         of_torch = kind and kind.component in (Component.DEVICE, Component.NUMBERS)
+        saved = kept(SavedMethod, Path(self._run.folder)) if decision.needs_resume else None
         return GaveUp(
             seconds=self._since.seconds,
             why=why + meanwhile,
@@ -148,6 +151,7 @@ class RunEnd:
             change=kind.change if kind else "",
             fix=kind.fix if kind and decision.needs_person else None,
             no_resume=self._job.command if decision.needs_resume else (),
+            method=saved.method if saved else None,
             all_cut_off=end.all_cut_off,
             then="" if decision.needs_resume else self._resume,
             cause=self._advice(f"rocsteady probe {self._run.name}") if of_torch else "",

@@ -21,7 +21,7 @@ from rocsteady.hangs.proof.wait_set import Activity, Member
 from rocsteady.hangs.values import Wait
 from rocsteady.model import FailureKind, RunEvent, Sign
 from rocsteady.printable import printable
-from rocsteady.run.checkpoints.resume_detection import ResumeSign
+from rocsteady.run.checkpoints.resume_detection import ResumeMethod, ResumeSign
 from rocsteady.run.telling.events import (
     Crashed,
     Done,
@@ -166,10 +166,19 @@ def _started(event: Started) -> Line:
     elif event.method is not None:
         facts.append(event.method.words)
         method = event.method
-        if method.how is ResumeSign.UNKNOWN and not (method.why_not or method.reports):
-            typed = f"rocsteady init -- {one_line(event.command)}"
-            advice = (Advice("To set one up:", typed),)
+        if method.how is ResumeSign.UNKNOWN and not method.reports:
+            advice = (Advice(method.why_not),) * bool(method.why_not)
+            advice += _to_resume(method, one_line(event.command))
     return Line(SEPARATOR.join(facts), advice)
+
+
+def _to_resume(method: ResumeMethod | None, typed: str) -> tuple[Advice, ...]:
+    """Say what makes a script resume, as far as that is known of it."""
+    if method is None or not method.why_not:
+        return (Advice("To set up resuming:", f"rocsteady init -- {typed}"),)
+    code = tuple(Advice(command=line) for line in method.code)
+    flag = Advice("To resume without editing it:", f"rocsteady run --resume-trainer -- {typed}")
+    return (*(Advice("Write instead:"),) * bool(code), *code, *(flag,) * method.by_trainer)
 
 
 def in_function(place: str) -> str:
@@ -303,7 +312,7 @@ def _gave_up(event: GaveUp) -> Line:
     if event.no_resume:
         typed = one_line(event.no_resume)
         if not event.all_cut_off:
-            advice.append(Advice("To set up resuming:", f"rocsteady init -- {typed}"))
+            advice += _to_resume(event.method, typed)
         advice.append(Advice("To start over:", f"rocsteady run --resume never -- {typed}"))
     elif event.fix is not None and not event.place:
         advice.append(Advice(event.fix.text))

@@ -479,7 +479,7 @@ class WatchApp(App[int]):
         from rocsteady.run.checkpoints.script_resume import can_resume  # noqa: PLC0415 - only a retry needs it
 
         if not can_resume(self._view.line.run, self._journal):
-            self._say("not restarted: found no way to resume; run rocsteady init once")
+            self._say("not restarted: it cannot resume; run rocsteady init once")
             return
         text = f"Restart {self._watcher.name} in the background, from its newest checkpoint?"
         self._confirm(text, self._controls.restart, "restarting")

@@ -35,6 +35,9 @@ WATCHED = {
     "torch._dynamo.callback",
     "concurrent.futures.thread",
     "safetensors.torch",
+    "transformers.trainer",
+    "lightning.pytorch.trainer.trainer",
+    "pytorch_lightning.trainer.trainer",
 }
 
 # A failing import prints the same lines as without us: Python leaves out frames of this file.

@@ -121,6 +121,7 @@ WRITES = "ROCSTEADY_WRITES"  # the list of what a start that may have to be undo
 # In it: WRITTEN or REMOVED, the nanoseconds and the size until then (or ABSENT), the path, and a 0.
 WRITTEN, REMOVED, ABSENT = "w", "r", "0 -1"
 RESUME_FROM = "ROCSTEADY_RESUME_FROM"  # the checkpoint that rocsteady_train must go on from
+RESUME_TRAINER = "ROCSTEADY_RESUME_TRAINER"  # the checkpoint that somebody else's trainer is given
 MICRO_BATCH = "ROCSTEADY_MICRO_BATCH"  # samples that rocsteady_train.Loop may train at a time
 BETWEEN_FAILURES = "ROCSTEADY_BETWEEN_FAILURES"  # seconds, as seen on this machine
 SAVE_AFTER = "ROCSTEADY_SAVE_AFTER"  # steps until Loop saves, where others did not get so far

@@ -43,7 +43,9 @@ class Trainer(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
     arguments: tuple[str, ...] = ()
     itself: bool = False  # it resumes without being told
     cannot: str = ""
-    hint: str = ""  # what to add to a script that does not resume
+    hint: str = ""  # why a script that only imports it does not resume
+    code: tuple[str, ...] = ()  # what to write in that script instead, with its imports
+    call: str = ""  # the method that trains, which --resume-trainer gives a checkpoint
     prevents: tuple[Prevents, ...] = ()
     prints: str
     sets: tuple[str, ...] = ()  # variables that it sets itself

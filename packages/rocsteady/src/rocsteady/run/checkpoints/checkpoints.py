@@ -106,7 +106,9 @@ class Checkpoints:
         self._new = False  # the run, and nothing of it was started yet
         self._seen_as = tuple(seen_as)
         # Below an overlay there is only what the script has written, and not the script.
-        self.method = detect_resume(job.command, next(iter(self._seen_as), folder))
+        self.method = detect_resume(
+            job.command, next(iter(self._seen_as), folder), resume_trainer=job.resume_trainer
+        )
         if job.resume is not None:  # the job file goes before it; what a whole one has still holds
             complete, last = self.method.complete, self.method.last
             self.method = ResumeMethod(how=ResumeSign.UNKNOWN, complete=complete, last=last)

@@ -15,6 +15,7 @@ from functools import cached_property
 from pathlib import Path
 
 from msgspec.structs import replace
+from rocsteady_train.inside import wire
 from rocsteady_train.untrusted_file import read_head
 
 from rocsteady.doctor.knowledge.resume_arguments import resume_argument
@@ -95,6 +96,8 @@ class ResumeMethod(Value, frozen=True, kw_only=True):
     checkpoint: str = ""  # as the text names it
     given: str = ""  # the path that the command has already for the same option
     why_not: str = ""
+    code: tuple[str, ...] = ()  # what to write instead
+    by_trainer: bool = False  # it could, with --resume-trainer
     reports: str = ""  # where it makes our Loop or Checkpointer, which tells when it runs
     checkpoints: tuple[str, ...] = ()  # patterns, as far as they are known without a run
     untried: bool = False  # of a trainer whose source was only read
@@ -112,10 +115,11 @@ class ResumeMethod(Value, frozen=True, kw_only=True):
         if self.reports:
             return f"resumes by itself (found in {self.reports})"
         if self.how is ResumeSign.UNKNOWN:
-            why = f" ({self.why_not})" if self.why_not else ""
-            return f"found no way to resume{why}: if this run hangs, it will be stopped"
+            return "cannot resume: a hang or a crash ends this run"
         if self.how is ResumeSign.ITSELF:
             return f"resumes by itself (found in {self.where})"
+        if self.variable == wire.RESUME_TRAINER:
+            return f"--resume-trainer gives the newest checkpoint to {self.where}"
         shown = self.checkpoint or UNKNOWN_CHECKPOINT
         words = (f"{self.variable}={CHECKPOINT}",) if self.variable else self.arguments
         typed = " ".join(words).replace(CHECKPOINT, shown)
@@ -128,7 +132,9 @@ class ResumeMethod(Value, frozen=True, kw_only=True):
         return way if self.how is ResumeSign.COMMAND else f"{way} (found in {self.where})"
 
 
-def detect_resume(command: Sequence[str], folder: Path) -> ResumeMethod:
+def detect_resume(
+    command: Sequence[str], folder: Path, *, resume_trainer: bool = False
+) -> ResumeMethod:
     """Return how a command that runs in a folder resumes; the first way that applies."""
     trainer = trainer_of(command, folder)
     if argument := resume_argument(command):
@@ -142,16 +148,18 @@ def detect_resume(command: Sequence[str], folder: Path) -> ResumeMethod:
     program = Program(script, folder)
     if not program.nodes:
         return _unknown()
-    method = _Detection(program, command).method()
+    detection = _Detection(program, command)
+    method = detection.method()
     ours = [call for call in program.calls if name_of(call.func) in LIBRARY_CLASSES]
     if method.how is ResumeSign.UNKNOWN and ours and "rocsteady_train" in program.text:
         return replace(method, reports=program.where(ours[0]))
     library = library_of(program.text)
-    return (
-        _with_library(method, library, _TrainerSettings(command, folder, script))
-        if library
-        else method
-    )
+    if library is not None:
+        if method == _unknown():
+            call = detection.only_call(library.call)
+            method = _of_library(library, call, resume_trainer=resume_trainer)
+        method = _with_library(method, library, _TrainerSettings(command, folder, script))
+    return method
 
 
 def _unknown(why: str = "") -> ResumeMethod:
@@ -175,6 +183,15 @@ def _of_trainer(trainer: Trainer, settings: _TrainerSettings) -> ResumeMethod:
     )
 
 
+def _of_library(library: Trainer, call: str, *, resume_trainer: bool) -> ResumeMethod:
+    if call and resume_trainer:
+        return ResumeMethod(
+            how=ResumeSign.TRAINER, variable=wire.RESUME_TRAINER, where=call, untried=True
+        )
+    why = f"{call or library.name}: {library.hint}"
+    return replace(_unknown(why), code=library.code, by_trainer=bool(call))
+
+
 def _with_library(
     method: ResumeMethod, library: Trainer, settings: _TrainerSettings
 ) -> ResumeMethod:
@@ -182,7 +199,7 @@ def _with_library(
     if prevented := settings.prevented(library.prevents):
         return _unknown(f"{library.name}: {prevented}")
     if method.how is ResumeSign.UNKNOWN:
-        return _unknown(method.why_not or f"{library.name}: {library.hint}")
+        return method
     return replace(
         method,
         checkpoints=settings.checkpoints(library),
@@ -449,6 +466,18 @@ class _Detection:
         if not by_path and (dated := self._dated()):
             return _unknown(f"{dated}: each start writes to another folder")
         return found
+
+    def only_call(self, name: str) -> str:
+        """Return where a trainer's method is called, if that is done once and is all it does."""
+        calls = [
+            call
+            for call in self._program.calls
+            if isinstance(call.func, ast.Attribute)
+            and call.func.attr == name
+            and "trainer" in ast.unparse(call.func.value).lower()
+        ]
+        once = len(calls) == 1 and self._is_at_start(calls[0]) and not self._deletes()
+        return self._program.where(calls[0]) if once else ""
 
     def _find_loads(self) -> Iterator[Load]:
         for call in self._program.calls:

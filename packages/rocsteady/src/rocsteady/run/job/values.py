@@ -99,6 +99,7 @@ class Job(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
     hang_after: timedelta | None = None
     log_limit: int = LOG_BYTES  # bytes of the log of an attempt
     resume: Resume | None = None
+    resume_trainer: bool = False  # a plain trainer.train() or fit() is given the checkpoint
     done_when: DoneWhen = DoneWhen()
     variants: dict[str, Variant] = msgspec.field(default_factory=dict)
     stages: tuple[Stage, ...] = ()

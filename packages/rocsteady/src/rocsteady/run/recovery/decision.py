@@ -342,7 +342,7 @@ def _again(last: AttemptRecord, options: RunOptions, *, can_resume: bool, code: 
     if options.from_scratch:
         why = "retrying without changes from the beginning"
         return replace(again, next=Next.AGAIN_FROM_SCRATCH, why=why)
-    why = "found no way to resume, and a restart would lose its progress"
+    why = "it cannot resume, and a restart would lose its progress"
     if result.all_cut_off:
         why = "no checkpoint of the run is whole, and a restart would start from the beginning"
     elif options.ranks is not None:

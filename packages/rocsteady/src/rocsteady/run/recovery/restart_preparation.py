@@ -44,7 +44,7 @@ class Restart:
         if not saved and not wrote_model(self._folder, self._run.started):
             return
         raise RocsteadyError(
-            "found no way to resume, and a restart would overwrite the checkpoints of this run."
+            "it cannot resume, and a restart would overwrite the checkpoints of this run."
             " Set [resume] in rocsteady.toml, or start over:"
             f" rocsteady run --resume never -- {shown_command(self._run.command)}"
         )

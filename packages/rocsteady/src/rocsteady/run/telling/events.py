@@ -128,6 +128,7 @@ class GaveUp(Event, frozen=True, kw_only=True):
     change: str = ""  # what to change there
     fix: Fix | None = None  # what else to do
     no_resume: tuple[str, ...] = ()  # the command, where only a way to resume is missing
+    method: ResumeMethod | None = None  # what is known of it
     all_cut_off: bool = False  # or where only a whole checkpoint is missing
     then: str = ""  # what to type once that is done
     cause: str = ""  # what to type to find the operation that fails

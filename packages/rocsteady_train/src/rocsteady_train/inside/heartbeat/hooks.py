@@ -12,7 +12,7 @@ from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
 from .. import wire, writes
-from ..wire import CHECKPOINT, COMPILE, COMPUTE, EVALUATE, FAULTS, RECORD, STRATEGY
+from ..wire import CHECKPOINT, COMPILE, COMPUTE, EVALUATE, FAULTS, RECORD, RESUME_TRAINER, STRATEGY
 from . import page, script_end, step_beats
 from .heart import AFTER_ASIDE, Heart
 from .training_facts import LoaderRecorder, LossMonitor, SizeReport
@@ -50,6 +50,8 @@ def after(name: str, module: ModuleType) -> None:
         if hook is not None:
             hook(module)
     finally:
+        if RESUME_TRAINER in os.environ and name.endswith(".trainer"):
+            _resumed_trainer().give_checkpoint(module, _in_place_of)
         if STRATEGY in os.environ:
             _overrides().apply(name, module)
         if FAULTS in os.environ:
@@ -63,6 +65,12 @@ def _overrides() -> Any:
     from ..overrides import Overrides  # noqa: PLC0415 - only where there is a strategy
 
     return Overrides(facts, _in_place_of)
+
+
+def _resumed_trainer() -> Any:
+    from .. import resumed_trainer  # noqa: PLC0415 - only where a trainer is to resume
+
+    return resumed_trainer
 
 
 @functools.cache
