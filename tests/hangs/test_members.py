@@ -78,7 +78,7 @@ def test_the_gpus_of_an_attempt_are_those_that_it_has_queues_on(tmp_path: Path) 
 @pytest.mark.skipif(os.name == "nt", reason="processes cannot be listed on native Windows")
 def test_threads_are_members_too(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        "rocsteady.hangs.looking.process_tree._numbers_are_the_kernels", lambda: True
+        "rocsteady.hangs.looking.process_tree.has_the_kernels_numbers", lambda: True
     )
     code = "import threading; threading.Thread(target=input).start(); print(flush=True)"
     with subprocess.Popen(
@@ -97,7 +97,7 @@ def test_threads_are_members_too(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_in_a_container_numbers_prove_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        "rocsteady.hangs.looking.process_tree._numbers_are_the_kernels", lambda: False
+        "rocsteady.hangs.looking.process_tree.has_the_kernels_numbers", lambda: False
     )
     collector = MemberCollector(0.0)
 

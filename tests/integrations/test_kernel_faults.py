@@ -55,7 +55,7 @@ def test_what_does_not_concern_the_ranks_is_left_out(
     line: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
-        "rocsteady_train.integrations.kernel_faults._has_the_kernels_numbers", lambda: True
+        "rocsteady_train.integrations.kernel_faults.has_the_kernels_numbers", lambda: True
     )
 
     assert not concerns(line, {RANK})

@@ -6,6 +6,7 @@ The words are English whatever the locale is. A zone of None is that of this mac
 from __future__ import annotations
 
 import math
+import signal
 from datetime import UTC, datetime, timedelta, tzinfo
 from pathlib import Path
 
@@ -85,6 +86,14 @@ def near(path: Path) -> str:
 def plural(number: int, thing: str, things: str = "") -> str:
     """Count things: "1 step", "2,000 steps"; ``things`` is for an irregular plural."""
     return f"{number:,} {thing if number == 1 else things or thing + 's'}"
+
+
+def signal_name(number: int) -> str:
+    """Write a signal as people do: SIGALRM."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:  # one without a name here
+        return f"signal {number}"
 
 
 DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")

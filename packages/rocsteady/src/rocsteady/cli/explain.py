@@ -28,7 +28,7 @@ from rocsteady.doctor.knowledge.reader import SLUG, Knowledge
 from rocsteady.doctor.machine.machine import examine
 from rocsteady.errors import ExaminationError
 from rocsteady.failures.classify import Classifier
-from rocsteady.failures.remedy import Remedy, load_remedies
+from rocsteady.failures.remedy import load_remedies
 from rocsteady.failures.signature_search import cleaned
 from rocsteady.failures.symptoms import Symptoms
 from rocsteady.model import Certainty, Failure, FailureKind, Fingerprint
@@ -73,7 +73,11 @@ def command(
     if text is None:
         raise click.UsageError('name an error message, a file or an ID: rocsteady explain "TEXT"')
     if text in load_remedies():
-        _show_workaround(load_remedies()[text], as_json=as_json)
+        remedy = load_remedies()[text]
+        if as_json:
+            show_json({"version": 1, "workaround": remedy})
+        else:
+            show(workaround_page(remedy, page_here()))
     elif (doctors := _doctor_knowing(text)) is not None:
         from rocsteady.cli.doctor import explained  # noqa: PLC0415 - seldom needed
 
@@ -202,10 +206,3 @@ def _end_of(stream: BinaryIO) -> str:
         while size - len(pieces[0]) >= MAX_BYTES:
             size -= len(pieces.popleft())
     return b"".join(pieces)[-MAX_BYTES:].decode("utf-8", "replace")
-
-
-def _show_workaround(remedy: Remedy, *, as_json: bool) -> None:
-    if as_json:
-        show_json({"version": 1, "workaround": remedy})
-        return
-    show(workaround_page(remedy, page_here()))

@@ -101,7 +101,9 @@ def command(  # noqa: PLR0913 - one argument an option
     finally:
         memory.close()
     if as_json:
-        _print_json(words, one, text)
+        job = parse_job(text) if text else None
+        about = {"version": JSON_VERSION, "command": words, "written": bool(text)}
+        show_json({**about, "text": text, "job": job, "tried": one})
     if failed:
         _tell_failure(one, failed)
         ctx.exit(FAILED)
@@ -190,18 +192,6 @@ def _tell(one: TrialResult, text: str, *, resumes: bool) -> None:
     if text and not resumes and parse_job(text).resume is None:
         _say(f"cannot resume: a hang or a crash ends a run. See [resume] in {FILE}")
     _say("next: rocsteady run, or rocsteady plan to compare the options first")
-
-
-def _print_json(words: tuple[str, ...], one: TrialResult, text: str) -> None:
-    found = {
-        "version": JSON_VERSION,
-        "command": words,
-        "written": bool(text),
-        "text": text,
-        "job": parse_job(text) if text else None,
-        "tried": one,
-    }
-    show_json(found)
 
 
 def _say(sentence: str) -> None:

@@ -74,7 +74,7 @@ def _print(folder: Path, lines: int | None, going_on: Callable[[], bool]) -> Non
     number = logs[-1] if logs and lines is not None else 1
     while True:
         more = going_on()  # before looking: what is printed until then is not missed
-        path = _path(folder, number)
+        path = folder / f"attempt-{number}.log"
         if path.exists():
             _print_attempt(path, number, lines, partial(_is_last, folder, number, going_on))
             number, lines = number + 1, None
@@ -155,7 +155,3 @@ def _seek_last(log: io.FileIO, lines: int) -> None:
 def _logs(folder: Path) -> list[int]:
     names = (path.stem.rpartition("-")[2] for path in folder.glob("attempt-*.log"))
     return sorted(int(name) for name in names if name.isdecimal())
-
-
-def _path(folder: Path, number: int) -> Path:
-    return folder / f"attempt-{number}.log"

@@ -159,12 +159,12 @@ def main() -> NoReturn:
         place = f"{error.filename}: " if error.filename else ""
         tell(f"error: {place}{error.strerror or error}")
         sys.exit(COULD_NOT_EXAMINE)
-    except RequestError as error:
+    except (JobError, RequestError) as error:
         tell(f"error: {error}")
         sys.exit(USAGE)
     except RocsteadyError as error:
         tell(f"error: {error}")
-        sys.exit(_code(error))
+        sys.exit(COULD_NOT_EXAMINE if isinstance(error, ExaminationError) else ERROR)
     except Exception as error:  # noqa: BLE001 - the edge: a bug becomes a report that can be pasted
         if is_exhausted(error):
             tell(f"error: {EXHAUSTED}")
@@ -181,12 +181,6 @@ def one_line(error: click.ClickException) -> str:
     if isinstance(error, click.UsageError) and error.ctx and not says_what_to_type:
         text = f"{text.rstrip('.')}. To see the options: {error.ctx.command_path} --help"
     return f"error: {text}"
-
-
-def _code(error: RocsteadyError) -> int:
-    if isinstance(error, JobError):
-        return USAGE
-    return COULD_NOT_EXAMINE if isinstance(error, ExaminationError) else ERROR
 
 
 def _report_bug() -> None:

@@ -26,7 +26,7 @@ from rocsteady.plan.exports.targets import TARGETS
 from rocsteady.plan.exports.wheels import FOLDER, wheels
 from rocsteady.plan.saved_plan import load_plan, option_numbered
 from rocsteady.plan.values import Option, Plan
-from rocsteady.run.job.values import DoneWhen, Job
+from rocsteady.run.job.values import Job
 from rocsteady.screens.screen import show, tell
 from rocsteady.store.forecast import due
 from rocsteady.wording import plural
@@ -107,7 +107,7 @@ def _export(option: Option | None, machine: Machine, folder: Path, job: Job) -> 
         folder=str(folder),
         checkpoints=job.resume.checkpoints if job.resume else (),
         resume=job.resume.arguments if job.resume else (),
-        outputs=_outputs(job.done_when),
+        outputs=tuple(dict.fromkeys(file.path for file in job.done_when.files)),
         requirements=REQUIREMENTS if (folder / REQUIREMENTS).is_file() else "",
         gfx=next(iter(seen.gfx), ""),
         gpu=next((card_name(gpu, known) for gpu in machine.gpus.gpus), ""),
@@ -129,11 +129,6 @@ def _pinned(folder: Path) -> str:
     """Return what the scripts import, at the versions that are installed here."""
     python = examined(doctors_knowledge()).python
     return pins(folder, python.site_packages) if python else ""
-
-
-def _outputs(wanted: DoneWhen) -> tuple[str, ...]:
-    """Return what must come back for the job to count as done."""
-    return tuple(dict.fromkeys(file.path for file in wanted.files))
 
 
 def _option(kind: str, number: int | None, folder: Path, plan: Plan | None) -> Option | None:

@@ -254,7 +254,7 @@ def command(ctx: click.Context, /, **chosen: Any) -> None:  # noqa: ANN401 - Run
         turns = turns_of(job, journal, name=options.name, first=options.stage, yes=options.yes)
         if not turns:
             _check_free(options.name, journal)
-        first = _first(job, turns)
+        first = next((turn.job for turn in turns if not turn.done_by), job)
         examination = Examination(first.command, then=load_for_failures)
         launcher = RunLauncher(
             folder=folder,
@@ -430,11 +430,6 @@ def _choice(options: RunOptions, *, typed: bool) -> Choice:
     existing = {AUTO: Existing.CONTINUE, NEVER_RESUME: Existing.FRESH}.get(options.resume or "")
     asks = not (options.yes or options.without_terminal) and at_a_terminal()
     return Choice(existing=existing, typed=typed, ask=ask_existing if asks else None)
-
-
-def _first(job: Job, turns: tuple[Turn, ...]) -> Job:
-    """Return the job that is carried out first: a stage that is not done, or all of it."""
-    return next((turn.job for turn in turns if not turn.done_by), job)
 
 
 def _job(folder: Path, options: RunOptions, journal: Journal) -> Job:

@@ -93,7 +93,8 @@ def command(  # noqa: PLR0913 - one argument an option
     with open_journal(name, running) as journal:
         if journal is None:
             raise nothing_run(name)
-        chosen = find_run(journal, name or _running(journal))
+        alive = (line.run.name for line in journal.runs() if line.alive)
+        chosen = find_run(journal, name or next(alive, None))
         if not (plain or as_json) and can_fill_screen():
             ctx.exit(watch_screen(journal, chosen.run.name, ask=name is None))
         watcher = RunWatcher(journal, chosen.run.name, os.environ)
@@ -147,10 +148,6 @@ def _inspect(pid: int | None, *, as_json: bool) -> int:
             steps = (fix, *fix.then) if fix else ()
     present(found, partial(render_inspection, advice=steps), as_json=as_json)
     return {ProcessState.STUCK: STUCK, ProcessState.UNSEEN: NOT_EXAMINED}.get(found.state, DONE)
-
-
-def _running(journal: Journal) -> str | None:
-    return next((line.run.name for line in journal.runs() if line.alive), None)
 
 
 def _print_lines(watcher: RunWatcher, interval: float, *, as_json: bool) -> int:

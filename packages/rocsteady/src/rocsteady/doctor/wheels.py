@@ -109,12 +109,9 @@ def _age(knowledge: Knowledge, today: date | None) -> str:
     return f"This list was last checked on {day} and is out of date: look at the index as well."
 
 
-def _listed_for_wsl(knowledge: Knowledge) -> set[str]:
-    return {gfx for index in knowledge.indexes for gfx in index.supported.get(WSL, ())}
-
-
 def _note(knowledge: Knowledge, gfx: str, system: str) -> str:
-    if system == WSL and gfx not in _listed_for_wsl(knowledge):
+    listed = any(gfx in index.supported.get(WSL, ()) for index in knowledge.indexes)
+    if system == WSL and not listed:
         return f"AMD does not list {gfx} for WSL. This does not apply to native Linux."
     arch = knowledge.arches[gfx]
     if arch.systems and system not in arch.systems:

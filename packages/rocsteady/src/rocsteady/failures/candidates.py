@@ -15,7 +15,7 @@ from typing import NamedTuple
 from rocsteady.doctor.knowledge.failures import Signature, Where, words_of
 from rocsteady.failures.signature_search import Hit, Scanner
 from rocsteady.failures.stacks import Pattern, StackFrame
-from rocsteady.failures.symptoms import Symptoms, signal_name
+from rocsteady.failures.symptoms import Symptoms
 from rocsteady.failures.tracebacks import (
     Traceback,
     find_bare,
@@ -27,6 +27,7 @@ from rocsteady.failures.tracebacks import (
 from rocsteady.hangs.frames import forward
 from rocsteady.hangs.heartbeat_pages import RaisedException
 from rocsteady.model import Certainty, FailureKind, Role
+from rocsteady.wording import signal_name
 
 PLENTY_OF_DISK = 1 << 30  # bytes of free disk at which a failed write was not for lack of room
 EXIT_CODES = 2**32  # Windows gives codes below this, Python may show them as negative

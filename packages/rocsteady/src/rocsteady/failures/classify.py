@@ -26,10 +26,10 @@ from rocsteady.failures.hangs import (
 )
 from rocsteady.failures.signature_search import cleaned
 from rocsteady.failures.stacks import from_snapshots, is_dump, read_dump
-from rocsteady.failures.symptoms import Symptoms, signal_name
+from rocsteady.failures.symptoms import Symptoms
 from rocsteady.failures.tracebacks import crash_line, line_of
 from rocsteady.model import Certainty, Failure, FailureKind, Fingerprint, Role
-from rocsteady.wording import inside_a_sentence
+from rocsteady.wording import inside_a_sentence, signal_name
 
 CRASHES = (FailureKind.SEGFAULT, FailureKind.ABORT, FailureKind.BUS_ERROR)
 SIGKILL = 9
@@ -303,23 +303,11 @@ def _reported_by_kernel(evidence: _Evidence) -> Candidate | None:
     return kernel if explains else None
 
 
-def _reported_by_process(evidence: _Evidence) -> Candidate | None:
-    return evidence.process_root
-
-
 def _killed_for_memory(evidence: _Evidence) -> Candidate | None:
     kills = evidence.symptoms.oom_kills
     if not kills or not (evidence.failed or evidence.found.in_log):
         return None
     return _plain(FailureKind.OOM_HOST, f"its cgroup counted {kills} oom_kill")
-
-
-def _hung(evidence: _Evidence) -> Candidate | None:
-    return evidence.hang if evidence.symptoms.hung else None
-
-
-def _consequence(evidence: _Evidence) -> Candidate | None:
-    return next(iter(evidence.consequences), None)
 
 
 def _ended_itself(evidence: _Evidence) -> Candidate | None:
@@ -329,14 +317,6 @@ def _ended_itself(evidence: _Evidence) -> Candidate | None:
     return _by_its_end(
         FailureKind.SCRIPT_EXIT, f"The script ended itself with code {symptoms.exit_code}", evidence
     )
-
-
-def _stacks_in_text(evidence: _Evidence) -> Candidate | None:
-    return evidence.hang
-
-
-def _not_a_number(evidence: _Evidence) -> Candidate | None:
-    return next(reversed(evidence.found.numbers), None)
 
 
 def _kernel_sign(evidence: _Evidence) -> Candidate | None:
@@ -353,20 +333,20 @@ RULES: tuple[Callable[[_Evidence], Candidate | None], ...] = (
     # has nothing to do with the attempt, so it must explain what the process reports.
     _reported_by_kernel,
     # What a process reports names the cause; everything below is only how it showed.
-    _reported_by_process,
+    lambda evidence: evidence.process_root,
     # Behind the process: a script that runs out of device memory may also be near the limit of
     # its cgroup, and its exception says which. Before the hang: ranks hang when one was killed.
     _killed_for_memory,
     # Behind every error: errors make runs hang, and a hang makes no error but those below.
-    _hung,
+    lambda evidence: evidence.hang if evidence.symptoms.hung else None,
     # Timeouts, lost peers, signals, exit codes: they happen because something else did.
-    _consequence,
+    lambda evidence: next(iter(evidence.consequences), None),
     # An exit code that the script chose, and nothing else that says why.
     _ended_itself,
     # Somebody's dump of stacks in a text, of which nothing else says that it hung.
-    _stacks_in_text,
+    lambda evidence: evidence.hang,
     # Losses that are no numbers: many runs print some and recover.
-    _not_a_number,
+    lambda evidence: next(reversed(evidence.found.numbers), None),
     # Kernel lines that healthy machines have too: only if nothing is known of the run.
     _kernel_sign,
 )

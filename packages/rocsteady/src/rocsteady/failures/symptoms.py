@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import signal as signals
-
 import msgspec
 
 from rocsteady.hangs.heartbeat_pages import RaisedException
@@ -55,11 +53,3 @@ class Symptoms(Value, frozen=True, kw_only=True):
         if -HIGHEST_SIGNAL <= code < 0:
             return -code
         return code - SHELL if SHELL < code <= SHELL + HIGHEST_SIGNAL else None
-
-
-def signal_name(number: int) -> str:
-    """Return a signal as people write it: SIGALRM."""
-    try:
-        return signals.Signals(number).name
-    except ValueError:  # one without a name here
-        return f"signal {number}"

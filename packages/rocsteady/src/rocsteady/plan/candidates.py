@@ -98,7 +98,7 @@ def _gpu_options(here: Circumstances) -> Iterator[Option]:
 def fixed_gpu(here: Circumstances) -> Option | None:
     """Return the GPU after the doctor's commands, where these do more than change variables."""
     blocking = _blocking(clean(here), here)
-    if here.deadly or not (blocking and all(_is_mended(it) for it in blocking)):
+    if here.deadly or not (blocking and all(it.fix.mends and it.fix.commands for it in blocking)):
         return None
     left_out = here.machine.gpus.not_offered if here.machine and not (here.gfx or here.wsl) else ()
     if any(it.driver == DRIVER for it in left_out):  # it is loaded, and will not have the card
@@ -135,11 +135,6 @@ def smaller_batch(job: Job) -> dict[str, Variant]:
     told = " ".join(word for each in words for word in each)
     arguments = tuple(word for each in words for word in each)
     return {"smaller-batch": Variant(arguments=arguments, words=f"{told}, a smaller batch")}
-
-
-def _is_mended(finding: Finding) -> bool:
-    """Whether the doctor's commands, as they stand, bring the GPU into use."""
-    return finding.fix.mends and bool(finding.fix.commands)
 
 
 def _commands(strategy: Strategy, system: str) -> tuple[str, ...]:

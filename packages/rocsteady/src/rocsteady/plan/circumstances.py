@@ -121,7 +121,8 @@ def histories(stories: tuple[RunRecord, ...]) -> tuple[tuple[Strategy, FailureHi
             number = strategies.index(attempt.strategy)
             before = found[number]
             kind = failed.get(attempt.number, "")
-            kind = "" if _is_for_a_person(kind) else kind
+            known = load_failures().kinds.get(kind)
+            kind = "" if known and known.fix else kind
             steps = max(0, (attempt.last_step or 0) - (attempt.first_step or 0))
             found[number] = FailureHistory(
                 failures=before.failures + bool(kind),
@@ -130,11 +131,6 @@ def histories(stories: tuple[RunRecord, ...]) -> tuple[tuple[Strategy, FailureHi
                 kinds=(*before.kinds, kind) if kind else before.kinds,
             )
     return tuple(zip(strategies, found, strict=True))
-
-
-def _is_for_a_person(kind: str) -> bool:
-    known = load_failures().kinds.get(kind)
-    return known is not None and known.fix is not None
 
 
 LATEST_RUNS = 20  # runs that are looked at
@@ -152,7 +148,8 @@ def circumstances(
     software = facts.software
     deadly = [each.strategy for it in scripts for each in memory.deadly(here, it)]
     deadly += _under_way_when_it_went_down(scripts, folder, journal)
-    if _probe_went_down(observations, software):
+    crashed = [it for it in observations if it.outcome is ProbeOutcome.WENT_DOWN]
+    if any(it.software == software for it in crashed):
         deadly.append(Strategy())
     helped = [
         each.remedy for each in memory.what_helped(here, script) if each.remedy in load_remedies()
@@ -294,11 +291,6 @@ def _under_way_when_it_went_down(
         for each in found
         if each is not None and script_fingerprint(each[0].command, str(folder)) in scripts
     ]
-
-
-def _probe_went_down(observations: tuple[Observation, ...], software: str) -> bool:
-    down = ProbeOutcome.WENT_DOWN
-    return any(each.outcome is down and each.software == software for each in observations)
 
 
 def card_of(machine: Machine) -> CardSpeed | None:

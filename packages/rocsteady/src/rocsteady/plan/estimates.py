@@ -67,8 +67,10 @@ class Measured(Value, frozen=True, kw_only=True):
 
     @property
     def share(self) -> float:
-        """Return the share of a step that another card can speed up, at most."""
-        return max(0.0, compute_share(self.pace) - (self.own or 0.0))
+        """Return the share of a step that another card can speed up, at most; all if none tells."""
+        shares = shares_of(self.pace)
+        compute = sum(shares.get(phase, 0.0) for phase in COMPUTE) if shares else 1.0
+        return max(0.0, compute - (self.own or 0.0))
 
     @property
     def share_text(self) -> str:
@@ -148,7 +150,17 @@ def cloud_rows(
             source=sources[offer.source].url,
             old=is_old(offer, today),
         )
-        yield _offered(option, offer, pace, basis, price)
+        yield Option(
+            id=f"{CLOUD}-{offer.id}",
+            title=f"cloud, {offer.card}, {offer.provider}",
+            basis=Basis.ESTIMATE,
+            pace=pace,
+            setup=option.setup,
+            risk=Risk.LOW,
+            price=price,
+            rests_on=(*basis, *_setup_rests_on(option)),
+            sources=(offer.source, *option.sources),
+        )
 
 
 def costs(option: Option, early: float, late: float) -> tuple[float, float] | None:
@@ -164,22 +176,6 @@ def _setup_rests_on(option: OtherOption) -> tuple[str, ...]:
     if option.setup_by.startswith("field-note"):
         return ("set-up time: one report from 2025",)
     return ()
-
-
-def _offered(
-    option: OtherOption, offer: Offer, pace: Pace | None, basis: tuple[str, ...], price: Price
-) -> Option:
-    return Option(
-        id=f"{CLOUD}-{offer.id}",
-        title=f"cloud, {offer.card}, {offer.provider}",
-        basis=Basis.ESTIMATE,
-        pace=pace,
-        setup=option.setup,
-        risk=Risk.LOW,
-        price=price,
-        rests_on=(*basis, *_setup_rests_on(option)),
-        sources=(offer.source, *option.sources),
-    )
 
 
 def _naming_a_wheel(option: OtherOption, gfx: str) -> OtherOption:
@@ -299,12 +295,6 @@ def _faster_than_cpu(measured: Measured, card: CardSpeed | None) -> tuple[Pace, 
         f" the model's size, for {measured.share_text}; at least {LAUNCHES[0] * 1000:g} ms a step"
     )
     return _estimated(pace, math.sqrt(slow * fast), slow, fast), (basis,)
-
-
-def compute_share(pace: Pace) -> float:
-    """Return the share of a step that another card can speed up; all of it if nothing tells."""
-    shares = shares_of(pace)
-    return sum(shares.get(phase, 0.0) for phase in COMPUTE) if shares else 1.0
 
 
 def _scaled(rate: float, share: float, ratio: float) -> float:

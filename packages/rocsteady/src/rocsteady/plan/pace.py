@@ -65,21 +65,17 @@ def measure(step_times: Sequence[StepTime], *, started: float) -> Pace | None:
     )
 
 
-def _began_at(step_times: Sequence[StepTime]) -> int:
-    """Return how many steps were done when the process started, as far as that is known."""
-    return step_times[0].step - 1
-
-
 def _groups(step_times: Sequence[StepTime]) -> list[_Group]:
     """Cut the marks into groups that last about as long as each other, each with whole steps."""
     if len(step_times) <= LEAST_GROUPS:
         return []
     span = (step_times[-1].at - step_times[0].at) / GROUPS
     groups, first = [], step_times[0]
+    began_at = first.step - 1  # steps that were done when the process started, as far as is known
     for before, step_time in pairwise(step_times):
         if step_time.at - first.at >= span * 0.999 and step_time.step > first.step:
             seconds, steps = step_time.at - first.at, step_time.step - first.step
-            groups.append(_Group(first.at, seconds, steps, first.step - _began_at(step_times)))
+            groups.append(_Group(first.at, seconds, steps, first.step - began_at))
             first = step_time
         elif step_time.step < before.step:  # it went back to a checkpoint
             groups, first = [], step_time

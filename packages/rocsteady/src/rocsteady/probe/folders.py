@@ -83,7 +83,8 @@ def _read(
                 inside = sorted(found, key=lambda it: it.name)
         except OSError:
             continue
-        if place and not entered and _is_environment({it.name for it in inside}):
+        names = {it.name for it in inside}
+        if place and not entered and any(names >= own for own in OF_ENVIRONMENT):
             environments.append(place)
             del entries[place]
             continue
@@ -96,10 +97,6 @@ def _read(
             if is_folder:
                 waiting.append(path)
     return entries, environments, not waiting
-
-
-def _is_environment(names: set[str]) -> bool:
-    return any(names >= own for own in OF_ENVIRONMENT)
 
 
 def differences(before: FolderTree, after: FolderTree) -> tuple[str, ...] | None:

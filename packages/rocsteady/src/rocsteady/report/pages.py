@@ -103,7 +103,7 @@ def _environment() -> jinja2.Environment:
             enabled_extensions=("html.j2",), disabled_extensions=("md.j2",), default=True
         ),
         undefined=jinja2.StrictUndefined,
-        finalize=_visible,
+        finalize=lambda value: printable(value) if type(value) is str else value,  # not markup
         trim_blocks=True,
         lstrip_blocks=True,
         keep_trailing_newline=True,
@@ -122,11 +122,6 @@ def _environment() -> jinja2.Environment:
     environment.globals.update(rows_shown=ROWS, unconfirmed=UNCONFIRMED)
     environment.tests["moment"] = lambda value: isinstance(value, Moment)
     return environment
-
-
-def _visible(value: object) -> object:
-    """Write out the control characters of a text; markup is already escaped."""
-    return printable(value) if type(value) is str else value
 
 
 def _local(at: float | None, zone: tzinfo | None = None) -> object:

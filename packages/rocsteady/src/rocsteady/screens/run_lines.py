@@ -181,11 +181,6 @@ def _to_resume(method: ResumeMethod | None, typed: str) -> tuple[Advice, ...]:
     return (*(Advice("Write instead:"),) * bool(code), *code, *(flag,) * method.by_trainer)
 
 
-def in_function(place: str) -> str:
-    """Write a place as one would say it: "train.py:24 in main"."""
-    return _LINE.sub(r"\1 in ", place)
-
-
 def user_line(place: str) -> str:
     """Return the file and line of a place."""
     return place.partition(" ")[0]
@@ -202,7 +197,7 @@ def _quiet(event: Quiet) -> Line:
     if blamed is not None:
         facts.append(blamed.why)
     if verdict.place and not (blamed and verdict.place in blamed.places):
-        facts.append(in_function(verdict.place))
+        facts.append(_LINE.sub(r"\1 in ", verdict.place))  # "train.py:24 in main"
     if blamed is None and (waits := _waits(verdict)):
         facts.append(waits)
     if kind is RunEvent.HUNG:
@@ -267,12 +262,9 @@ def _crashed(event: Crashed) -> Line:
         return Line(f"{event.what}{at} ({whose})")
     facts = [_at_step(event.step)] if event.step else []
     facts += [f"{inside_a_sentence(event.what)}{at}"]
-    facts += [f"to use less memory, lower {' or '.join(_lowered(event))}"] * bool(event.lower)
+    lower = " or ".join(f"{name} (now {value:,})" for name, value in event.lower[:2])
+    facts += [f"to use less memory, lower {lower}"] * bool(lower)
     return Line(SEPARATOR.join(facts))
-
-
-def _lowered(event: Crashed) -> list[str]:
-    return [f"{name} (now {value:,})" for name, value in event.lower[:2]]
 
 
 def _waiting(event: Waiting) -> Line:
@@ -296,12 +288,8 @@ def _stopped(event: Stopped) -> Line:
     at = f" at {_at_step(event.step)}" if event.step else ""
     facts = [f"after {duration(event.seconds)}{at}"]
     facts += [f"the script exited with code {event.code}"] if event.code else []
-    return Line(SEPARATOR.join(facts), _then(event.resume, resumes=event.resumes))
-
-
-def _then(command: str, *, resumes: bool = True) -> tuple[Advice, ...]:
-    how = "To continue:" if resumes else "To start it again, from the beginning:"
-    return (Advice(how, command),) if command else ()
+    how = "To continue:" if event.resumes else "To start it again, from the beginning:"
+    return Line(SEPARATOR.join(facts), (Advice(how, event.resume),) if event.resume else ())
 
 
 def _gave_up(event: GaveUp) -> Line:

@@ -70,7 +70,6 @@ JSON_VERSION = 1
 LATEST_TIME = 4102444800.0  # seconds since 1970: the year 2100
 
 T = TypeVar("T", bound=Value)
-Row = dict[str, object]
 Work = Callable[[sqlite3.Connection], object]
 Schema = Sequence[str]  # the statements that make its tables
 
@@ -347,7 +346,7 @@ UNREADABLE: Mapping[object, Value | None] = {
 
 def put(value: Value) -> Work:
     """Return the writing of a row, in place of the one with the same key if there is one."""
-    row = row_of(value)
+    row = {name: column(getattr(value, name)) for name in value.__struct_fields__}
     names, places = ", ".join(row), ", ".join("?" * len(row))
     # Names come from our own classes, never from data.
     statement = f"INSERT OR REPLACE INTO {TABLES[type(value)]} ({names}) VALUES ({places})"  # noqa: S608
@@ -376,10 +375,6 @@ def select(
     sought = tuple(map(column, columns))  # as they were written
     rows = connection.execute(f"SELECT {names} FROM {TABLES[kind]} {where}", sought)  # noqa: S608
     return tuple(_values(kind, rows, without))
-
-
-def row_of(value: Value) -> Row:
-    return {name: column(getattr(value, name)) for name in value.__struct_fields__}
 
 
 def column(value: object) -> object:

@@ -93,7 +93,13 @@ class Memory:
             )
         )
         if self._writer is not None:
-            self._writer.put(lambda connection: _without_oldest(connection, machine))
+            self._writer.put(
+                lambda connection: connection.execute(
+                    "DELETE FROM observations WHERE machine = ? AND at < (SELECT at FROM"
+                    " observations WHERE machine = ? ORDER BY at DESC LIMIT 1 OFFSET ?)",
+                    (machine, machine, MAX_OBSERVATIONS - 1),
+                )
+            )
 
     def observations(self, machine: str) -> tuple[Observation, ...]:
         """Return what came of probes on a machine, oldest first."""
@@ -145,12 +151,4 @@ def memory_to_read(state: Path | None = None) -> Memory:
             memory=memory_file(state),
             memory_writable=False,
         )
-    )
-
-
-def _without_oldest(connection: sqlite3.Connection, machine: str) -> None:
-    connection.execute(
-        "DELETE FROM observations WHERE machine = ? AND at < (SELECT at FROM observations"
-        " WHERE machine = ? ORDER BY at DESC LIMIT 1 OFFSET ?)",
-        (machine, machine, MAX_OBSERVATIONS - 1),
     )

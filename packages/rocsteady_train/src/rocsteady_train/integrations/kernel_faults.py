@@ -93,10 +93,11 @@ def concerns(text: str, pids: Collection[int]) -> bool:
     if process is None:
         return False
     number = int(process[1] or process[2] or process[3])
-    return number in pids or not _has_the_kernels_numbers()
+    return number in pids or not has_the_kernels_numbers()
 
 
-def _has_the_kernels_numbers() -> bool:
+def has_the_kernels_numbers() -> bool:
+    """Return whether processes have the numbers of the kernel log here: not in containers."""
     try:
         return str(Path("/proc/self/ns/pid").readlink()) == OF_THIS_MACHINE
     except OSError:

@@ -47,14 +47,14 @@ def read_system(view: View, site_packages: tuple[str, ...] = ()) -> System:
         return _read_windows(view)
     kernel = view.text("/proc/sys/kernel/osrelease") or ""
     release = view.text("/etc/os-release") or view.text("/usr/lib/os-release") or ""
-    user = view.user
+    user, balancing = view.user, view.text("/proc/sys/kernel/numa_balancing")
     return System(
         os="linux",
         distribution=_assigned(release, "PRETTY_NAME"),
         kernel=kernel,
         cmdline=relevant_words(view.text("/proc/cmdline") or ""),
         iommu_active=bool(view.names(IOMMUS)) if view.exists(IOMMUS) else None,
-        numa_balancing=_switched_on(view.text("/proc/sys/kernel/numa_balancing")),
+        numa_balancing=None if balancing is None else balancing != "0",
         container=_container(view),
         wsl="microsoft" in kernel.lower(),
         dxg=view.exists("/dev/dxg"),
@@ -86,10 +86,6 @@ def _processors(view: View) -> int | None:
     told = (view.text(f"{nodes}/{node}/properties") or "" for node in view.names(nodes))
     counts = (re.search(r"^cpu_cores_count (\d{1,6})$", text, re.MULTILINE) for text in told)
     return sum(int(count[1]) for count in counts if count) or None
-
-
-def _switched_on(text: str | None) -> bool | None:
-    return None if text is None else text != "0"
 
 
 def _container(view: View) -> str:

@@ -12,6 +12,8 @@ from datetime import timedelta
 from functools import partial
 from pathlib import Path
 
+from rocsteady_train.integrations.kernel_faults import has_the_kernels_numbers
+
 from rocsteady.doctor.machine.gpus import parse_properties, pci_address
 from rocsteady.hangs.looking.cgroups import ROOT
 from rocsteady.hangs.values import Snapshot
@@ -21,7 +23,6 @@ from rocsteady.system.parallel import run_all
 
 KFD = "sys/class/kfd/kfd"
 RENDER = "/dev/dri/renderD"
-FIRST_NAMESPACE = 0xEFFFFFFC  # the inode of the machine's own pid namespace (PROC_PID_INIT_INO)
 TORCH_LIBRARY = b"libtorch"  # begins the names of its libraries
 MAPS_WITHIN = timedelta(seconds=1)
 SOONEST, LATEST = 1.0, 10.0  # seconds between two snapshots: often at first, seldom later
@@ -89,7 +90,7 @@ class MemberCollector:
         threads = {thread.tid for process in seen for thread in process.threads}
         ids = self._ids | {process.pid for process in seen} | threads
         return Members(
-            ids=frozenset(ids) if _numbers_are_the_kernels() else frozenset(),
+            ids=frozenset(ids) if has_the_kernels_numbers() else frozenset(),
             gpus=frozenset(self._gpus),
             all_gpus=frozenset(gpu_addresses(self._root).values()),
         )
@@ -130,11 +131,3 @@ def _used_gpus(pid: int, addresses: dict[int, str], root: Path) -> Iterator[str]
         if opened.startswith(RENDER):
             device = root / "sys/class/drm" / opened.rpartition("/")[2] / "device"
             yield device.resolve().name.rpartition(".")[0]
-
-
-def _numbers_are_the_kernels() -> bool:
-    """Return whether processes have the numbers of the kernel log here: not in containers."""
-    try:
-        return Path("/proc/self/ns/pid").stat().st_ino == FIRST_NAMESPACE
-    except OSError:
-        return False

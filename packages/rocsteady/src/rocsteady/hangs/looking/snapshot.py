@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
 from collections.abc import Callable, Collection, Sequence
@@ -118,8 +119,10 @@ def _see_all(pids: Sequence[int], within: timedelta) -> list[ProcessSeen]:
     threads: list[ThreadSeen] = []
 
     def see() -> None:
-        parents = {pid: _parent(pid) for pid in pids}
-        living = {pid: parent for pid, parent in parents.items() if parent is not None}
+        living = {}
+        for pid in pids:
+            with contextlib.suppress(*_UNREADABLE):
+                living[pid] = procfs.stat(pid).parent
         waits = Waits(living)
         for pid in living:
             process = _see(pid, waits, threads)
@@ -137,13 +140,6 @@ def _own_memory(pid: int, resident: int) -> int:
     except _UNREADABLE:
         return resident
     return max(0, resident - shared * procfs.PAGE)
-
-
-def _parent(pid: int) -> int | None:
-    try:
-        return procfs.stat(pid).parent
-    except _UNREADABLE:
-        return None
 
 
 def _see(pid: int, waits: Waits, done: list[ThreadSeen]) -> ProcessSeen | None:

@@ -10,7 +10,6 @@ timeout is only a watchdog.
 
 from __future__ import annotations
 
-import signal
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
@@ -40,7 +39,7 @@ from rocsteady.hangs.values import (
     ranks_elsewhere,
     trainers,
 )
-from rocsteady.wording import duration
+from rocsteady.wording import duration, signal_name
 
 LOADER = "torch/utils/data/dataloader.py"
 WORKER = "torch/utils/data/_utils/worker.py"
@@ -489,7 +488,7 @@ class _Graph:
                 told = TO_BE_TOLD | ({INTERRUPT} if pid in self._interrupted else set())
                 given |= told & set(process.handlers or ())
             if given:
-                names = ", ".join(map(_signal_name, sorted(given)))
+                names = ", ".join(map(signal_name, sorted(given)))
                 yield f"process {pid} has a handler for {names}"
         for process in self._snapshot.processes if self._needs_process else ():
             if process.pid not in pids and self._may_signal_later(process, pids):
@@ -527,13 +526,6 @@ def _closure(roots: Iterable[Key], following: Mapping[Key, Iterable[Key]]) -> se
 
 def _ordered(keys: Iterable[Key]) -> tuple[Key, ...]:
     return tuple(sorted(set(keys)))
-
-
-def _signal_name(number: int) -> str:
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return f"signal {number}"
 
 
 def _waits_for_news(thread: ThreadSeen) -> bool:

@@ -16,7 +16,6 @@ from rocsteady.exit_codes import INTERRUPTED, PERSON_NEEDED, RETRY
 from rocsteady.failures.ladder import choose_remedy
 from rocsteady.failures.remedy import SAME_AGAIN, load_remedies
 from rocsteady.failures.situation import BROUGHT_ABOUT, Situation, made_difference
-from rocsteady.failures.symptoms import signal_name
 from rocsteady.model import (
     CPU,
     BatchSplit,
@@ -38,7 +37,7 @@ from rocsteady.store.forecast import ProgressPoint
 from rocsteady.store.redaction import hide_secrets
 from rocsteady.store.values import AttemptRecord, AttemptResult, Helped
 from rocsteady.system.child_end import Exit
-from rocsteady.wording import duration, inside_a_sentence, plural
+from rocsteady.wording import duration, inside_a_sentence, plural, signal_name
 
 CHECKPOINT_BACK = "checkpoint-back"
 # Ends of which the exit code is the script's own, whatever was tried before.
