@@ -1,17 +1,24 @@
 from __future__ import annotations
 
+import contextlib
+import json
 import os
 import sqlite3
+import subprocess
 import sys
+import time
 from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 
+import click
 import msgspec
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from rocsteady.cli.completion import run_names
+from rocsteady.cli.main import rocsteady
 from rocsteady.errors import JournalError
 from rocsteady.model import (
     Blame,
@@ -25,7 +32,8 @@ from rocsteady.model import (
     Strategy,
     WaitsFor,
 )
-from rocsteady.store.identity import this_process
+from rocsteady.printable import printable, printable_json
+from rocsteady.store.identity import is_supervisor, this_process
 from rocsteady.store.journal import Journal
 from rocsteady.store.location import Place, find_place
 from rocsteady.store.values import (
@@ -226,7 +234,7 @@ def test_a_command_comes_back_to_the_byte_and_is_shown_well_formed(journal: Jour
     command = ("python", odd, "--text", "a\nb", "")
     journal.begin_run(command, job={"command": command}, strategy=Strategy(), name="odd-bytes")
 
-    assert journal.command("odd-bytes") == command
+    assert journal.orders("odd-bytes").run.command == command
     shown = journal.story("odd-bytes").run
     assert shown.command[1] != odd
     if os.name == "posix":
@@ -423,3 +431,72 @@ def test_a_run_that_ended_on_a_full_disk_has_ended(
     (line,), story = later.runs(), later.story("calm-otter")
     assert (written, line.run.outcome, story.run.outcome) == (False, *[RunOutcome.DONE] * 2)
     assert story.unrecorded_since == run.started
+
+
+def test_what_is_agreed_to_is_what_was_read(journal: Journal, place: Place) -> None:
+    """The journal may change while a person reads the question."""
+    run = journal.begin_run(("python", "t.py"), job={}, strategy=Strategy())
+    journal.flush()
+
+    def edited(command: str) -> None:
+        with contextlib.closing(sqlite3.connect(place.database)) as connection, connection:
+            connection.execute("UPDATE runs SET command = ?", (command,))
+
+    edited('{"version":1,"value":["python","other.py"]}')
+    read = journal.orders(run.name)
+    assert not read.chosen
+    edited('{"version":1,"value":["curl","evil"]}')
+    journal.agree(read)
+
+    assert not journal.orders(run.name).chosen
+    edited('{"version":1,"value":["python","other.py"]}')
+    assert journal.orders(run.name).chosen
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no /proc there")
+@pytest.mark.parametrize(
+    ("words", "ours"),
+    [
+        (("-P", "-m", "rocsteady", "run"), True),
+        (("bin/rocsteady", "run"), True),
+        (("sleep.py", "rocsteady", "run"), False),
+        (("-c", "import time; time.sleep(60)", "rocsteady"), False),
+    ],
+)
+def test_only_the_program_itself_makes_a_supervisor(
+    tmp_path: Path, words: tuple[str, ...], *, ours: bool
+) -> None:
+    """A journal can name any process; `stop` must not end `tail -f rocsteady`."""
+    for name in ("rocsteady.py", "sleep.py", "bin/rocsteady"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("import time; time.sleep(60)")
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    command = (sys.executable, *words)
+    with subprocess.Popen(command, cwd=tmp_path, env=environment) as process:
+        try:
+            time.sleep(0.2)  # its words are not there at once
+            assert is_supervisor(process.pid) is ours
+        finally:
+            process.kill()
+
+
+def test_what_cannot_be_seen_is_written_out() -> None:
+    blank = "\u3164\u115f\uffa0\u2800\U000e0101"
+    assert printable(f"rm{blank} x\ufe0f") == r"rm\u3164\u115f\uffa0\u2800\U000e0101 x\ufe0f"
+    assert printable("⚠\ufe0f caf\xe9") == "⚠\ufe0f caf\xe9"  # an emoji in color
+    assert json.loads(printable_json(json.dumps(blank, ensure_ascii=False))) == blank
+
+
+def test_tab_offers_no_name_that_a_shell_would_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with contextlib.closing(Journal(place := find_place(tmp_path))) as journal:
+        for name in ("calm-otter", "bold-lynx"):
+            journal.begin_run(("python", "t.py"), job={}, strategy=Strategy(), name=name)
+    with contextlib.closing(sqlite3.connect(place.database)) as connection, connection:
+        connection.execute("UPDATE runs SET name = '$(touch x)' WHERE name = 'bold-lynx'")
+
+    offered = run_names(click.Context(rocsteady), click.Argument(["name"]), "")
+
+    assert offered == ["calm-otter"]

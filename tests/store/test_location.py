@@ -4,6 +4,7 @@ import os
 import platform
 import sqlite3
 import stat
+import struct
 import sys
 from contextlib import closing
 from pathlib import Path
@@ -11,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from rocsteady.errors import JournalError
+from rocsteady.model import Strategy
 from rocsteady.store import location as place_module
 from rocsteady.store.journal import Journal
 from rocsteady.store.location import (
@@ -18,9 +20,12 @@ from rocsteady.store.location import (
     existing_places,
     find_place,
     is_network,
+    make_run_folder,
     places_of_hosts,
+    run_folder,
 )
 from rocsteady.store.machine_history import memory_to_read
+from rocsteady.system.logfile import LogFile
 
 posix = pytest.mark.skipif(sys.platform == "win32", reason="modes and owners")
 
@@ -45,6 +50,84 @@ def other_format(path: Path) -> bytes:
         connection.execute("CREATE TABLE runs (name TEXT)")
         connection.execute("PRAGMA user_version = 5")
     return path.read_bytes()
+
+
+def rollback_journal(deletes: Path, pages: int) -> bytes:
+    """Return what SQLite takes for the rest of a transaction over several databases."""
+    magic, name = bytes.fromhex("d9d505f920a163d7"), os.fsencode(deletes)
+    header = magic + struct.pack(">5I", 0, 0, pages, 512, 4096)
+    last = struct.pack(">I", 2**30 // 4096 + 1) + name + struct.pack(">2I", len(name), sum(name))
+    return header.ljust(512, b"\0") + last + magic
+
+
+@posix
+def test_a_file_that_a_rollback_journal_names_stays(tmp_path: Path) -> None:
+    """SQLite deletes it when it opens the database: a journal may come with a project."""
+    project, precious = project_in(tmp_path), tmp_path / "precious"
+    place = find_place(project, state=tmp_path / "state", filesystem=local)
+    with closing(Journal(place)) as journal:
+        journal.begin_run(("python", "t.py"), job={}, strategy=Strategy())
+    trap = place.database.with_name(f"{place.database.name}-journal")
+
+    def set_up() -> None:
+        precious.write_text("years of work")
+        trap.write_bytes(rollback_journal(precious, place.database.stat().st_size // 4096))
+
+    for opened in (lambda: None, lambda: find_place(project, state=tmp_path / "state")):
+        set_up()
+        opened()
+        with closing(Journal(place)) as journal, pytest.raises(JournalError, match="names another"):
+            journal.runs()
+        assert precious.exists()
+    trap.unlink()
+    os.mkfifo(trap)
+    with closing(Journal(place)) as journal, pytest.raises(JournalError, match="not a regular"):
+        journal.runs()
+
+    trap.unlink()
+    set_up()
+    with closing(sqlite3.connect(place.database)) as connection:  # the trap is a real one
+        connection.execute("SELECT * FROM runs").fetchall()
+    assert not precious.exists()
+
+
+@posix
+def test_only_this_account_reads_what_a_run_leaves(tmp_path: Path) -> None:
+    place = find_place(project_in(tmp_path), state=tmp_path / "state", filesystem=local)
+    folder = place.folder / "runs" / "calm-otter"
+    folder.mkdir(parents=True)
+    log = folder / "attempt-1.log"  # as it comes out of somebody's archive
+    log.touch()
+    for path in (folder.parent, folder, log):
+        path.chmod(0o777)
+
+    made = make_run_folder(place.folder, "calm-otter")
+    LogFile(made / "attempt-1.log").close(within=5.0)
+
+    modes = [stat.S_IMODE(path.stat().st_mode) for path in (folder.parent, folder, log)]
+    assert modes == [0o700, 0o700, 0o600]
+
+
+@posix
+@pytest.mark.skipif("os.geteuid() != 0", reason="only root gives files away")
+def test_nothing_is_written_into_what_belongs_to_another_user(tmp_path: Path) -> None:
+    place = find_place(project_in(tmp_path), state=tmp_path / "state", filesystem=local)
+    folder = make_run_folder(place.folder, "calm-otter")
+    log = folder / "attempt-1.log"
+    log.touch()
+    os.chown(log, 65534, -1)
+    with pytest.raises(PermissionError, match="belongs to another user"):
+        LogFile(log)
+    os.chown(folder, 65534, -1)
+    with pytest.raises(JournalError, match="belongs to another user"):
+        make_run_folder(place.folder, "calm-otter")
+
+
+@pytest.mark.parametrize("name", ["../../../other", "/home/alice/other", "x/../../y", ""])
+def test_a_name_in_a_journal_leads_nowhere_else(tmp_path: Path, name: str) -> None:
+    place = find_place(project_in(tmp_path), state=tmp_path / "state", filesystem=local)
+    with pytest.raises(JournalError, match="is not a name"):
+        run_folder(place.folder, name)
 
 
 def test_a_journal_and_a_memory_of_another_format_are_set_aside_as_they_are(tmp_path: Path) -> None:

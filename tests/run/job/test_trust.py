@@ -11,6 +11,7 @@ import pytest
 from rocsteady.run.job.job_file import read_job
 from rocsteady.run.job.trust import Doubt, changes, doubts, trust
 from rocsteady.run.job.values import Job
+from rocsteady.screens.job_questions import job_here
 
 
 def job_file(tmp_path: Path, mode: int = 0o644) -> Path:
@@ -41,6 +42,7 @@ def test_the_first_use_and_a_changed_command_are_confirmed(tmp_path: Path) -> No
     "more",
     [
         "[resume]\ncheckpoints = ['*.pt']\narguments = ['--load', '{checkpoint}']",
+        "resume_trainer = true",
         "[resume]\ncheckpoints = ['*.pt']\nenvironment = { LD_PRELOAD = '{checkpoint}' }",
         "[variants.small]\narguments = ['--evil']",
         "name = 'x'\n[[stages]]\nname = 'one'\narguments = ['--evil']",
@@ -63,6 +65,26 @@ def test_what_it_adds_starts_sends_to_or_reaches_outside_is_confirmed(
 
     path.write_text(path.read_text() + more)
 
+    assert doubts(read_job(path)) == (Doubt.CHANGED,)
+
+
+def test_what_was_there_before_is_confirmed_again_once_it_is_used_or_leads_elsewhere(
+    tmp_path: Path,
+) -> None:
+    path = job_file(tmp_path)
+    (tmp_path / "out").mkdir()
+    resume = "[metrics]\nfile = 'out/m.jsonl'\n[resume]\ncheckpoints = ['*.pt']\nexisting = "
+    path.write_text(path.read_text() + resume + "'fresh'")
+    trust(read_job(path))
+
+    path.write_text(path.read_text().replace("fresh", "continue"))
+    assert doubts(read_job(path)) == (Doubt.CHANGED,)
+    assert "+ resume.existing: continue" in changes(read_job(path))
+
+    trust(read_job(path))
+    assert doubts(read_job(path)) == ()
+    (tmp_path / "out").rmdir()
+    (tmp_path / "out").symlink_to("/")
     assert doubts(read_job(path)) == (Doubt.CHANGED,)
 
 
@@ -104,3 +126,18 @@ def test_beside_a_typed_command_only_what_the_file_adds_is_confirmed(
     path.write_text(path.read_text() + "[notify]\ncommand = ['./told.sh']")
     typed = msgspec.structs.replace(read_job(path).job, command=("python", "train.py"))
     assert doubts(read_job(path), typed) == (Doubt.NEW,)
+
+
+def test_torchrun_which_can_ask_nobody_uses_no_job_file_that_was_not_confirmed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path, command = job_file(tmp_path), (sys.executable, "train.py")
+    path.write_text(path.read_text() + "[notify]\ncommand = ['curl', 'evil.example']")
+
+    def job() -> Job:
+        return job_here(tmp_path, command, yes=True, example="", of_ranks=True)
+
+    assert job() == Job(command=command)
+    assert "rocsteady.toml is not used" in capsys.readouterr().err
+    trust(read_job(path))
+    assert job().notify is not None

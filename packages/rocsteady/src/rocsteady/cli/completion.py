@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterable
 
 import click
 
+from rocsteady.store.run_names import SLUG
+
 
 def _offering(names: Callable[[], Iterable[str]]) -> Callable[..., list[str]]:
     def complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
@@ -23,7 +25,8 @@ def _runs() -> Iterable[str]:
 
     with open_journals() as journals:
         lines = [line for journal in journals for line in journal.runs()]
-    return [line.run.name for line in sorted(lines, key=newest, reverse=True)]
+    names = [line.run.name for line in sorted(lines, key=newest, reverse=True)]
+    return [name for name in names if SLUG.fullmatch(name)]  # the shell would run what is in others
 
 
 def _rules() -> Iterable[str]:

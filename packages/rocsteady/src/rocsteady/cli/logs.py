@@ -21,7 +21,6 @@ from rocsteady.printable import printable
 from rocsteady.screens.screen import show
 from rocsteady.store.journal import Journal
 from rocsteady.store.location import run_folder
-from rocsteady.store.run_names import check_name
 
 PIECE = 64 * 1024  # bytes that are read at once
 LEAST_HOLE = 1024 * 1024  # bytes; smaller ones are printed
@@ -52,7 +51,7 @@ def command(ctx: click.Context, *, name: str | None, follow: bool, lines: int | 
         if journal is None:
             raise nothing_run(name)
         run = find_run(journal, name).run
-        folder = run_folder(journal.place.folder, check_name(run.name))  # the journal's may be any
+        folder = run_folder(journal.place.folder, run.name)
         going_on = _going_on(journal, run.name) if follow else lambda: False
         try:
             _print(folder, lines, going_on)

@@ -436,7 +436,13 @@ def _job(folder: Path, options: RunOptions, journal: Journal) -> Job:
     if options.resumed_run is not None:
         run = find_run(journal, options.resumed_run).run
         return job_of_run(run, folder, journal, yes=options.yes)
-    job = job_here(folder, options.command, yes=options.yes, example=EXAMPLE)
+    job = job_here(
+        folder,
+        options.command,
+        yes=options.yes,
+        example=EXAMPLE,
+        of_ranks=options.ranks is not None,
+    )
     if options.resume_trainer or _resumed_trainer(job, journal):
         job = msgspec.structs.replace(job, resume_trainer=True)
     return msgspec.structs.replace(job, stages=()) if options.command else job
@@ -447,7 +453,7 @@ def _resumed_trainer(job: Job, journal: Journal) -> bool:
     runs = [line.run for line in journal.runs() if line.run.command == job.command]
     last = max(runs, key=lambda run: run.id, default=None)
     chosen = last is not None and bool(last.job.get("resume_trainer"))
-    return chosen and last is not None and journal.unagreed(last.name) == (True, ())
+    return chosen and last is not None and journal.orders(last.name).chosen
 
 
 RECORD_WITHIN = 20.0  # seconds for it to write its run down

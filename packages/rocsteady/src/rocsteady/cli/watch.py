@@ -109,7 +109,7 @@ def watch_screen(journal: Journal, name: str, *, ask: bool = False) -> int:
     from rocsteady.screens.watch_app import Controls, WatchApp  # noqa: PLC0415 - 250 ms: Textual
 
     def restart(run: Run) -> None:
-        if journal.unagreed(run.name) != (True, ()):
+        if not journal.orders(run.name).chosen:
             raise RocsteadyError(f"not restarted: see first what it runs: run --resume {run.name}")
         words = ("run", "--detach", "--yes", "--resume", run.name)
         output = journal.place.folder / OUTPUT

@@ -24,6 +24,7 @@ from rocsteady.run.job.stages import for_command
 from rocsteady.run.job.trust import LOADS_CODE, changes, doubts, trust
 from rocsteady.run.job.values import Existing, Job
 from rocsteady.screens.screen import json_text, tell
+from rocsteady.store.account_records import Orders
 from rocsteady.store.journal import Journal
 from rocsteady.store.redaction import shown_command
 from rocsteady.store.values import Run
@@ -31,13 +32,21 @@ from rocsteady.store.values import Run
 QUIT = "quit"
 
 
-def job_here(folder: Path, command: tuple[str, ...], *, yes: bool, example: str) -> Job:
-    """Return the job of a folder's file, or of a command that is given in place of its own."""
+def job_here(
+    folder: Path, command: tuple[str, ...], *, yes: bool, example: str, of_ranks: bool = False
+) -> Job:
+    """Return the job of a folder's file, or of a command that is given in place of its own.
+
+    torchrun can ask nobody: without a confirmation of before, its job has no file.
+    """
     path = folder / FILE
     if path.exists():
         file = read_job(path)
         check_interpreter(command or file.job.command, folder)
         job, dropped = for_command(file.job, command or file.job.command)
+        if of_ranks and doubts(file, job):
+            tell(f"rocsteady: {FILE} is not used: confirm it once (rocsteady run --yes).")
+            return Job(command=command)
         ask_about(file, yes=yes, typed=job if command else None)
         if dropped:
             own = shown_command(file.job.command)
@@ -71,35 +80,35 @@ def ask_about(file: JobFile, *, yes: bool, typed: Job | None = None) -> None:
 
 def job_of_run(run: Run, folder: Path, journal: Journal, *, yes: bool) -> Job:
     """Return the job of a run of the past, as this account agrees that it is started again."""
+    orders = journal.orders(run.name)
     try:
-        job = msgspec.convert(run.job, Job)
+        job = msgspec.convert(orders.run.job, Job)
     except msgspec.ValidationError as error:
         raise RocsteadyError(f"{run.name}: its job cannot be read: {error}") from None
-    job = msgspec.structs.replace(job, command=journal.command(run.name))
-    _ask_about_run(run, job, folder, journal, yes=yes)
+    job = msgspec.structs.replace(job, command=orders.run.command)
+    if not orders.chosen:
+        _ask_about_run(orders, job, folder, yes=yes)
+        journal.agree(orders)
     return job
 
 
-def _ask_about_run(run: Run, job: Job, folder: Path, journal: Journal, *, yes: bool) -> None:
+def _ask_about_run(orders: Orders, job: Job, folder: Path, *, yes: bool) -> None:
     """Show what a run would start and set that this account has not begun so, before it does."""
-    known, strategies = journal.unagreed(run.name)
-    if known and not strategies:
-        return
-    resume = job.resume.environment if job.resume and not known else {}
+    run = orders.run
+    resume = job.resume.environment if job.resume and not orders.known else {}
     refused = [name for name in resume if LOADS_CODE.fullmatch(name)]
-    refused += [name for each in strategies for name in set_by_no_workaround(each)]
+    refused += [name for each in orders.others for name in set_by_no_workaround(each)]
     if refused:
         raise RocsteadyError(
             f"{run.name} was not started: its journal sets {refused[0]}, and this account did not"
         )
     if not yes:
-        what = "has no record of this run" if not known else "did not choose all its settings"
+        what = "did not choose all its settings" if orders.known else "has no record of this run"
         tell(f"rocsteady: {run.name}: this account {what}. Its journal says:")
-        _show(_orders(run, job, folder, strategies))
+        _show(_spelled(orders, job, folder))
         not_run = RocsteadyError(f"{run.name} was not started. Read its command, then use --yes.")
         if not sys.stdin.isatty() or not click.confirm("Run it?", err=True):
             raise not_run
-    journal.agree(run.name)
 
 
 def _show(orders: Iterable[str]) -> None:
@@ -107,11 +116,12 @@ def _show(orders: Iterable[str]) -> None:
     tell("\n".join(order.replace("\n", "\\n") for order in orders))
 
 
-def _orders(run: Run, job: Job, folder: Path, strategies: Sequence[Strategy]) -> Iterator[str]:
+def _spelled(orders: Orders, job: Job, folder: Path) -> Iterator[str]:
     """Spell all that a run starts and sets when it is resumed."""
+    run = orders.run
     yield f"command: {shlex.join(run.command)}"
     yield from f"job: {json_text(run.job)}".splitlines()
-    for each in strategies:
+    for each in orders.others:
         yield f"settings: {describe_changes(Strategy(), each)}"
     checkpoints = Checkpoints(job, folder, Path(run.folder), None, run.started)
     if job.resume is None:

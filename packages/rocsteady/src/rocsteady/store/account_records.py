@@ -43,6 +43,18 @@ class Agreed(Value, frozen=True, kw_only=True):
     strategies: tuple[Strategy, ...] = ()
 
 
+class Orders(Value, frozen=True, kw_only=True):
+    """What a run of a journal starts and sets, as it was read at one moment."""
+
+    run: Run
+    known: bool  # this account began it so, or has agreed to it
+    others: tuple[Strategy, ...]  # in the journal, that it did not choose
+
+    @property
+    def chosen(self) -> bool:
+        return self.known and not self.others
+
+
 def sha256_of(run: Run) -> str:
     content = msgspec.to_builtins((run.name, run.started, run.command, run.job))
     text = json.dumps(content, sort_keys=True, ensure_ascii=False)

@@ -26,6 +26,7 @@ from types import UnionType
 from typing import Any, TypeVar, get_args
 
 import msgspec
+from rocsteady_train.untrusted_file import read_tail
 
 from rocsteady.errors import DamagedJournalError, JournalError
 from rocsteady.model import (
@@ -62,6 +63,7 @@ LOOK = timedelta(seconds=5)  # for the format of a database
 STRICT = "STRICT" if sqlite3.sqlite_version_info >= (3, 37) else ""
 KEYED = f"{STRICT + ', ' if STRICT else ''}WITHOUT ROWID"
 PRIVATE_FILE = 0o600
+SEVERAL_DATABASES = bytes.fromhex("d9d505f920a163d7")  # the end of such a rollback journal
 PARTS = ("", "-wal", "-shm", "-journal")  # what SQLite keeps beside a database
 WAL_LIMIT = 4 * 1024 * 1024  # bytes that the log beside the database keeps
 
@@ -145,7 +147,6 @@ def connect(  # noqa: PLR0913 - how it is opened, each with a name
 @contextlib.contextmanager
 def connect_to_read(path: Path, busy: timedelta) -> Iterator[sqlite3.Connection]:
     """Open a database that is there; nothing is changed in it. It may lie on read-only media."""
-    _refuse_links(path)
     with contextlib.ExitStack() as stack:
         connection = stack.enter_context(contextlib.closing(_readable(path, busy, stack)))
         connection.execute("PRAGMA query_only = ON")
@@ -169,6 +170,7 @@ def _readable(path: Path, busy: timedelta, stack: contextlib.ExitStack) -> sqlit
 
 
 def _answering(path: Path, mode: str, busy: timedelta) -> sqlite3.Connection:
+    _refuse_traps(path)
     address = f"{path.absolute().as_uri()}?mode={mode}"
     connection = sqlite3.connect(address, uri=True, isolation_level=None, timeout=_s(busy))
     try:
@@ -204,8 +206,8 @@ def set_aside_other_format(path: Path) -> Path | None:
 
 
 def _look_at_format(path: Path, found: list[int]) -> None:
-    with (  # locked, or damaged: opening it says so
-        contextlib.suppress(sqlite3.Error, UnicodeDecodeError),
+    with (  # locked, damaged or a trap: opening it says so
+        contextlib.suppress(sqlite3.Error, UnicodeDecodeError, JournalError, OSError),
         contextlib.closing(_answering(path, "rw", timedelta(0))) as connection,
     ):
         found.append(version(connection))
@@ -238,7 +240,7 @@ def _make_private(path: Path) -> None:
 def _opened(
     path: Path, schema: Schema, *, wal: bool, busy: timedelta, doubtful: bool = False
 ) -> sqlite3.Connection:
-    _refuse_links(path)
+    _refuse_traps(path)
     _make_private(path)
     connection = sqlite3.connect(path, isolation_level=None, timeout=_s(busy))
     try:
@@ -289,11 +291,21 @@ def _check_kinds(connection: sqlite3.Connection) -> None:
         raise sqlite3.DatabaseError(f"it has a {kind} ({name}), which is not ours")
 
 
-def _refuse_links(path: Path) -> None:
-    """Refuse a database that came with a project and would be written elsewhere."""
+def _refuse_traps(path: Path) -> None:
+    """Refuse a database that came with a project and would write, delete or wait elsewhere.
+
+    SQLite deletes the file that a rollback journal names at its end, once a transaction of several
+    databases is over. Ours never have one.
+    """
     for part in (path.with_name(path.name + suffix) for suffix in PARTS):
         if part.is_symlink():
             raise JournalError(f"{part} is a link, which rocsteady does not write through")
+        if part.exists() and not part.is_file():
+            raise JournalError(f"{part} is not a regular file")
+    with contextlib.suppress(FileNotFoundError):
+        journal = path.with_name(f"{path.name}-journal")
+        if read_tail(journal, len(SEVERAL_DATABASES)) == SEVERAL_DATABASES:
+            raise JournalError(f"{journal} names another file, which rocsteady's never do")
 
 
 def _check_format(connection: sqlite3.Connection) -> int:

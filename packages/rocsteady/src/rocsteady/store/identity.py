@@ -19,7 +19,7 @@ from rocsteady.system.root import Root
 
 BOOT_ID = "/proc/sys/kernel/random/boot_id"
 KFD_NODES = "/sys/class/kfd/kfd/topology/nodes"
-_FIRST_WORDS = 4  # an interpreter, its options, the program
+PYTHON = re.compile(r"python[\d.]*(\.exe)?|pypy[\d.]*")
 
 
 class Identity(Value, frozen=True, kw_only=True):
@@ -79,9 +79,12 @@ def is_alive(process: str, root: Root | None = None) -> bool | None:
 
 
 def is_supervisor(number: int) -> bool:
-    """Return whether a process is one of rocsteady's, by the words that started it."""
-    words = _text(DiskRoot(), f"/proc/{number}/cmdline").split("\0")
-    return any(Path(word).stem == "rocsteady" for word in words[:_FIRST_WORDS])
+    """Return whether a process is one of rocsteady's, by the program that it was started with."""
+    interpreter, *words = _text(DiskRoot(), f"/proc/{number}/cmdline").split("\0")
+    program = next((word for word in words if not word.startswith("-")), "")
+    if not PYTHON.fullmatch(Path(interpreter).name):
+        program = interpreter
+    return Path(program).name in ("rocsteady", "rocsteady.exe")
 
 
 def _birth(root: Root, number: int) -> str:

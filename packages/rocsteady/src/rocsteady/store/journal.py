@@ -30,6 +30,7 @@ from rocsteady.model import IntentKind, RunOutcome, Strategy, Value
 from rocsteady.store import database, queries
 from rocsteady.store.account_records import (
     Agreed,
+    Orders,
     agree_also,
     forget,
     keep,
@@ -157,31 +158,24 @@ class Journal:
         folder = make_run_folder(self.place.folder, run.name)
         return msgspec.structs.replace(run, folder=str(folder))  # to the byte
 
-    def unagreed(self, name: str) -> tuple[bool, tuple[Strategy, ...]]:
-        """Return whether this account began a run as the journal has it, or has agreed to it.
-
-        Also the strategies in the journal that it did not choose.
-        """
-        agreed, _, added = self._agreement(name)
-        return agreed is not None, added
-
-    def agree(self, name: str) -> None:
-        """Keep that a run may start and set what its journal says."""
-        agreed, sha256, added = self._agreement(name)
-        records = self.place.folder / RUNS / name
-        if agreed is None:
-            forget(records)  # what is kept there is of another run
-            keep(Agreed(sha256=sha256), records)
-        agree_also(added, records)
-
-    def _agreement(self, name: str) -> tuple[Agreed | None, str, tuple[Strategy, ...]]:
+    def orders(self, name: str) -> Orders:
+        """Return what a run starts and sets, read at once, and what of it this account chose."""
         with self._reader_of(name) as connection:
             run, rows = queries.run_and_choices(connection, name)
-        agreed, sha256 = kept(Agreed, self.place.folder / RUNS / name), sha256_of(run)
-        if agreed is not None and agreed.sha256 != sha256:
+        agreed = kept(Agreed, self.place.folder / RUNS / name)
+        if agreed is not None and agreed.sha256 != sha256_of(run):
             agreed = None
         known = (NO_STRATEGY, *(agreed.strategies if agreed else ()))
-        return agreed, sha256, tuple(each for each in strategies_in(rows) if each not in known)
+        others = tuple(each for each in strategies_in(rows) if each not in known)
+        return Orders(run=run, known=agreed is not None, others=others)
+
+    def agree(self, orders: Orders) -> None:
+        """Keep that a run may start and set what was read, whatever its journal says by now."""
+        records = self.place.folder / RUNS / orders.run.name
+        if not orders.known:
+            forget(records)  # what is kept there is of another run
+            keep(Agreed(sha256=sha256_of(orders.run)), records)
+        agree_also(orders.others, records)
 
     def end_run(self, run: Run, outcome: RunOutcome) -> None:
         end = KeptEnd(process=run.process, ended=self._clock(), outcome=outcome)
@@ -304,11 +298,6 @@ class Journal:
         """Return the attempt that an intent belongs to, if both were written down."""
         with self._reader() as connection:
             return queries.attempt_of(connection, intent) if connection else None
-
-    def command(self, name: str) -> tuple[str, ...]:
-        """Return a run's command to be started again, to the byte."""
-        with self._reader_of(name) as connection:
-            return queries.command_of(connection, name)
 
     def flush(self, within: timedelta = OPEN_WITHIN) -> None:
         """Return when all that was handed over is on disk."""

@@ -27,6 +27,7 @@ from rocsteady.model import Value
 from rocsteady.store.database import set_aside_other_format
 from rocsteady.store.identity import fingerprint
 from rocsteady.store.policy import read_policy
+from rocsteady.store.run_names import check_name
 from rocsteady.store.user_folders import state_folder
 from rocsteady.store.writer import sync_folder
 from rocsteady.system.disk_root import DiskRoot
@@ -144,7 +145,7 @@ def places_of_hosts(project: Path) -> dict[str, Place]:
             folder=folder, database=folder / DATABASE, wal=False, memory=None, memory_writable=False
         )
         for folder in sorted((project / FOLDER / HOSTS).glob("*"))
-        if (folder / DATABASE).is_file()
+        if (folder / DATABASE).is_file() and not folder.is_symlink()
     }
 
 
@@ -176,6 +177,15 @@ def is_network(filesystem: str, folder: Path) -> bool:
 
 def make_private(folder: Path) -> None:
     """Make a folder that only this user sees, or raise ``OSError`` saying why it cannot be one."""
+    _make_own(folder)
+    ignore = folder / ".gitignore"
+    if not os.path.lexists(ignore):
+        ignore.write_text("*\n", encoding="utf-8")
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise OSError(f"{folder} is not writable")
+
+
+def _make_own(folder: Path) -> None:
     try:
         folder.mkdir(mode=PRIVATE, parents=True)
         sync_folder(folder.parent)
@@ -184,11 +194,6 @@ def make_private(folder: Path) -> None:
     mode = _refuse_foreign(folder)
     if sys.platform != "win32" and stat.S_IMODE(mode) != PRIVATE:
         folder.chmod(PRIVATE)
-    ignore = folder / ".gitignore"
-    if not os.path.lexists(ignore):
-        ignore.write_text("*\n", encoding="utf-8")
-    if not os.access(folder, os.W_OK | os.X_OK):
-        raise OSError(f"{folder} is not writable")
 
 
 def make_run_folder(folder: Path, name: str) -> Path:
@@ -197,15 +202,15 @@ def make_run_folder(folder: Path, name: str) -> Path:
     try:
         for made in (path.parent, path):
             _refuse_link(made)
-            made.mkdir(mode=PRIVATE, exist_ok=True)
+            _make_own(made)
     except OSError as error:
-        raise JournalError(f"{path}: {error.strerror}") from None
+        raise JournalError(f"{path}: {error.strerror or error}") from None
     return run_folder(folder, name)
 
 
 def run_folder(folder: Path, name: str) -> Path:
-    """Return the folder of a run; a link in its path or in it could lead anywhere."""
-    path = folder / RUNS / name
+    """Return the folder of a run; a link in its path or in it, or any name, could lead anywhere."""
+    path = folder / RUNS / check_name(name)
     try:
         for each in (path.parent, path, *(path.iterdir() if path.is_dir() else ())):
             _refuse_link(each)

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from rocsteady.system import bounded_call
+from rocsteady.system.atomic_file import open_own
 
 ITSELF = (sys.executable, "-P", "-m", "rocsteady")  # the working folder is somebody's project
 
@@ -32,8 +33,7 @@ def start_session(
     output: Path,
 ) -> subprocess.Popen[bytes]:
     """Start a program in its own session, with all that it prints added to a file of the user's."""
-    flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | getattr(os, "O_NOFOLLOW", 0)
-    descriptor = os.open(output, flags, 0o600)
+    descriptor = open_own(output, os.O_WRONLY | os.O_APPEND)
     try:
         return subprocess.Popen(
             command,

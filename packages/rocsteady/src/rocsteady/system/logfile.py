@@ -19,6 +19,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from rocsteady.model import Value
+from rocsteady.system.atomic_file import open_own
 from rocsteady.system.bounded_output import OutputBuffer
 
 LOG_BYTES = 200_000_000  # bytes of an attempt
@@ -206,10 +207,9 @@ class LogFile:
     """The file, fed by one thread with chunks of several streams."""
 
     def __init__(self, path: Path, rules: LogRules = NO_RULES) -> None:
-        flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
-        self._descriptor = os.open(path, flags | os.O_APPEND, 0o600)
+        self._descriptor = open_own(path, os.O_RDWR | os.O_APPEND)
         try:
-            self._shortened = os.open(path, flags)  # what is appended cannot be moved
+            self._shortened = open_own(path, os.O_RDWR)  # what is appended cannot be moved
         except BaseException:
             os.close(self._descriptor)
             raise

@@ -27,7 +27,8 @@ from rocsteady.system.real_path import real_path
 # Variables by which a program is made to run code. A journal that came with a project sets none.
 LOADS_CODE = re.compile(
     r"(?:LD_|DYLD_|PYTHON|GCONV_|BASH_|PERL|RUBY|NODE_|JAVA_|GIT_|OMP_TOOL|HSA_TOOLS|ROCP|ROCSTEADY_"
-    r"|TORCH_EXTENSIONS|TORCHINDUCTOR|TRITON|XDG_|HF_MODULES).*|PATH|ENV|IFS|SHELLOPTS|HOME|TMPDIR"
+    r"|CONDA_|GLIBC_|TORCH_EXTENSIONS|TORCHINDUCTOR|TRITON|XDG_|HF_MODULES).*|PATH|ENV|IFS|SHELLOPTS|HOME|TMPDIR"
+    r"|CC|CXX|LOCPATH|VIRTUAL_ENV|(?:CUDA|ROCM|HIP)_(?:PATH|HOME)"
     r"|EDITOR|VISUAL|PAGER|BROWSER|SHELL|PROMPT_COMMAND|MPLBACKEND"
     r"|.*_(?:PRELOAD|LIBRARY_PATH|PLUGIN|LIBRARIES|INJECTION64_PATH)"
 )
@@ -60,7 +61,7 @@ def doubts(file: JobFile, typed: Job | None = None) -> tuple[Doubt, ...]:
             found.append(Doubt.OPEN)
     if seen is None:
         found.append(Doubt.NEW)
-    elif not same and not set(lines) <= set(seen.commands):
+    elif not set(lines) <= set(seen.commands):  # a link may lead elsewhere by now
         found.append(Doubt.CHANGED)
     return tuple(found)
 
@@ -82,12 +83,7 @@ def trust(file: JobFile) -> None:
 def _lines(job: Job, folder: Path) -> Iterator[str]:
     """Spell what a job file starts, sends to and reaches outside its folder; its command first."""
     yield f"command: {shlex.join(job.command)}"
-    if job.resume is not None:
-        if job.resume.arguments:
-            yield f"resume.arguments: {shlex.join(job.resume.arguments)}"
-        for name, value in job.resume.environment.items():
-            yield f"resume.environment: {name}={value}"
-        yield f"resume.checkpoints: {shlex.join(job.resume.checkpoints)}"
+    yield from _resume_lines(job)
     for name, variant in job.variants.items():
         yield f"variants.{name}.arguments: {shlex.join(variant.arguments)}"
         if variant.without:
@@ -103,6 +99,20 @@ def _lines(job: Job, folder: Path) -> Iterator[str]:
         place = real_path(folder / fixed)
         if not Path(place).is_relative_to(real_path(folder)):
             yield f"{key}, outside this folder: {path} (in {place})"
+
+
+def _resume_lines(job: Job) -> Iterator[str]:
+    if job.resume_trainer:
+        yield "resume_trainer: true"
+    if job.resume is None:
+        return
+    if job.resume.arguments:
+        yield f"resume.arguments: {shlex.join(job.resume.arguments)}"
+    for name, value in job.resume.environment.items():
+        yield f"resume.environment: {name}={value}"
+    yield f"resume.checkpoints: {shlex.join(job.resume.checkpoints)}"
+    if job.resume.existing is not None:
+        yield f"resume.existing: {job.resume.existing.value}"
 
 
 def _paths(job: Job) -> Iterator[tuple[str, str]]:
