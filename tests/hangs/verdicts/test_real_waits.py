@@ -153,7 +153,6 @@ STUCK = {
         f"{FORK}a, b = m.Lock(), m.Lock()\na.acquire()\n"
         "p = m.Process(target=lambda: (b.acquire(), a.acquire())); p.start(); p.join()"
     ),
-    "a pause that no signal ends": "import signal; signal.pause()",
     "a thread that holds the GIL for ever": (
         "import ctypes, threading, time\nL = ctypes.PyDLL(None)\n"
         "m = ctypes.create_string_buffer(64)\n"

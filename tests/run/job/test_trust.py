@@ -134,10 +134,10 @@ def test_torchrun_which_can_ask_nobody_uses_no_job_file_that_was_not_confirmed(
     path, command = job_file(tmp_path), (sys.executable, "train.py")
     path.write_text(path.read_text() + "[notify]\ncommand = ['curl', 'evil.example']")
 
-    def job() -> Job:
-        return job_here(tmp_path, command, yes=True, example="", of_ranks=True)
+    def job(*, yes: bool = False) -> Job:
+        return job_here(tmp_path, command, yes=yes, example="", of_ranks=True)
 
     assert job() == Job(command=command)
     assert "rocsteady.toml is not used" in capsys.readouterr().err
-    trust(read_job(path))
-    assert job().notify is not None
+    assert job(yes=True).notify is not None
+    assert job().notify is not None  # from then on

@@ -428,7 +428,8 @@ def _check_free(name: str | None, journal: Journal) -> None:
 
 def _choice(options: RunOptions, *, typed: bool) -> Choice:
     existing = {AUTO: Existing.CONTINUE, NEVER_RESUME: Existing.FRESH}.get(options.resume or "")
-    asks = not (options.yes or options.without_terminal) and at_a_terminal()
+    unasked = options.yes or options.without_terminal or options.ranks is not None
+    asks = not unasked and at_a_terminal()
     return Choice(existing=existing, typed=typed, ask=ask_existing if asks else None)
 
 

@@ -37,15 +37,15 @@ def job_here(
 ) -> Job:
     """Return the job of a folder's file, or of a command that is given in place of its own.
 
-    torchrun can ask nobody: without a confirmation of before, its job has no file.
+    torchrun can ask nobody: without a confirmation, its job has no file.
     """
     path = folder / FILE
     if path.exists():
         file = read_job(path)
         check_interpreter(command or file.job.command, folder)
         job, dropped = for_command(file.job, command or file.job.command)
-        if of_ranks and doubts(file, job):
-            tell(f"rocsteady: {FILE} is not used: confirm it once (rocsteady run --yes).")
+        if of_ranks and not yes and doubts(file, job):
+            tell(f"rocsteady: {FILE} is not used. Read it, then: export ROCSTEADY_YES=1")
             return Job(command=command)
         ask_about(file, yes=yes, typed=job if command else None)
         if dropped:

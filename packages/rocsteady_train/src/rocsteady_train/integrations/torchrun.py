@@ -69,7 +69,7 @@ END_LOOK = 10.0  # seconds between two questions whether another host has ended 
 C10D_HOSTS = 256  # c10d moves 216 bytes a second for each pair of hosts through one store
 TRIES = 3  # rendezvous in a row in which hosts did not agree
 RETRY, PERSON_NEEDED = 75, 76  # exit codes
-OPTIONS = ("--yes",)
+CONFIRMED = "ROCSTEADY_YES"  # 1: as --yes, for a job file that nobody could be asked about
 SEVERAL = "--several-hosts"
 # Torch's own errors of a store are among these; the signal that ends the agent is not.
 FAULTS = (OSError, RuntimeError, ValueError, TypeError, LookupError, AttributeError, ImportError)
@@ -93,7 +93,8 @@ class Rendezvous(RendezvousHandler):
         self._hosts, self._is_elastic = hosts, 0 < fewest < hosts
         self._watched = watched
         self._several = hosts > 1
-        self._options = (*OPTIONS, SEVERAL) if self._several else OPTIONS
+        confirmed = os.environ.get(CONFIRMED) == "1"
+        self._options = ("--yes",) * confirmed + (SEVERAL,) * self._several
         self._watcher: Watcher | None = None
         self._before: dict[str, str | None] = {}  # variables that the last generation had changed
         self._generation = 0
