@@ -75,6 +75,18 @@ def test_the_gpus_of_an_attempt_are_those_that_it_has_queues_on(tmp_path: Path) 
     assert collector.members().gpus == {"0000:0b:00"}
 
 
+def test_a_gpu_is_free_that_nobody_has_a_queue_on_unless_the_attempt_used_one(
+    tmp_path: Path,
+) -> None:
+    lay_out_kfd(tmp_path)
+    collector = MemberCollector(0.0, tmp_path)
+
+    assert collector.free_gpus() == {"0000:03:00"}
+    collector.poll(lambda: (os.getpid(),), 100.0)
+    assert collector.free_gpus() == frozenset()
+    assert MemberCollector(0.0, tmp_path / "no GPU").free_gpus() == frozenset()
+
+
 @pytest.mark.skipif(os.name == "nt", reason="processes cannot be listed on native Windows")
 def test_threads_are_members_too(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(

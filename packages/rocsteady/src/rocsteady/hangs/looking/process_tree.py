@@ -84,6 +84,13 @@ class MemberCollector:
                 self._ids.update(procfs.numbers(f"{procfs.PROC}/{pid}/task"))
                 self._gpus.update(_used_gpus(pid, addresses, self._root))
 
+    def free_gpus(self) -> frozenset[str]:
+        """Return the machine's GPUs that nobody has a queue on, if this attempt used none."""
+        addresses = gpu_addresses(self._root)
+        queues = (self._root / KFD / "proc").glob("*/queues/*/gpuid")
+        used = {addresses.get(int(queue.read_text()), "") for queue in queues}
+        return frozenset() if self._gpus else frozenset(addresses.values()) - used
+
     def members(self, snapshots: Iterable[Snapshot] = ()) -> Members:
         """Return all that were seen, here and in closer snapshots."""
         seen = [process for each in snapshots for process in each.processes]

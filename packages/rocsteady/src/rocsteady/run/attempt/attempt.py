@@ -48,7 +48,7 @@ from rocsteady.hangs.looking.snapshot import take_snapshot
 from rocsteady.hangs.looking.stacks import KeptStacks, KnownStacks
 from rocsteady.hangs.output import OutputCounter
 from rocsteady.hangs.values import Snapshot, Tick
-from rocsteady.model import IntentKind, Outcome, RunState
+from rocsteady.model import CPU, IntentKind, Outcome, RunState
 from rocsteady.run.attempt.attempt_end import AttemptEnd, HangEvidence, mark_log_as_stopped
 from rocsteady.run.attempt.gauges import Gauges
 from rocsteady.run.attempt.hang_evidence import hang_evidence
@@ -74,6 +74,7 @@ from rocsteady.system.child_end import Exit, Stopping
 
 LAST_SNAPSHOTS = 3  # before a signal, until one confirms the verdict
 LONGEST_LOOK = 15.0  # seconds, on a busy machine
+FEW_STEPS, SETTLED = 10, 20.0  # steps and seconds by which a GPU would have been used
 MAX_SNAPSHOTS = 40  # kept; older ones say nothing more
 
 
@@ -129,7 +130,7 @@ class Attempt:
         self._resumed = False  # and it was seen to
         self._interrupts = 0  # that the script was sent
         self._groups: tuple[GroupMemory, ...] = ()  # that the command is in, as it starts
-        self._members = MemberCollector(self._began)
+        self._members, self._missed_gpu = MemberCollector(self._began), False
         self._gpu_signs = GpuSigns(self._began)
         self._refusals = RefusedSettings(services.announcer, context, self._began)
         self._job_hang = JobHang(services.hosts, services.announcer, options.patience)
@@ -154,9 +155,22 @@ class Attempt:
                 "messages about the loss": lambda now: messages.loss(self._loss_since(), now.step),
                 "messages about saves": lambda now: messages.saves(now.heartbeats),
                 "where it goes on": lambda _: self._find_resumed(),
+                "the look for GPU work": self._miss_gpu_work,
                 "the time limit of its option": lambda _: self._judge_option(),
             },
         )
+
+    def _miss_gpu_work(self, now: Look) -> None:
+        """Say once that nothing was computed on a GPU, though one is free and should be used."""
+        steps = max((beat.step for beat in now.heartbeats), default=0)
+        if self._missed_gpu or steps < FEW_STEPS or now.at < self._began + SETTLED:
+            return
+        self._missed_gpu = True
+        if self._context.strategy.device != CPU and self._members.free_gpus():
+            self._announcer.say(
+                f"no GPU work was seen in {steps} steps, and a GPU is free. If the script should"
+                " use it: rocsteady doctor"
+            )
 
     def start(self) -> AttemptProcesses:
         """Start the command. Raises OSError if it cannot be started."""
