@@ -57,6 +57,7 @@ SURFACE = {
         "--plan",
         "--resume",
         "--resume-trainer",
+        "--notify",
         "--stage",
         "--yes",
         "command",

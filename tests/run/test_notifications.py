@@ -247,6 +247,24 @@ def test_a_run_tells_of_its_end_and_the_address_is_shown_nowhere(
 
 
 @posix
+def test_an_address_can_be_given_for_one_run(server: str, tmp_path: Path) -> None:
+    (tmp_path / "fails.py").write_text("raise KeyError('x')\n")
+    command = ("--name", "one", "--", sys.executable, "fails.py")
+
+    wrong = run_words(tmp_path, "run", "--notify", "ntfy.sh/topic", *command)
+    run = run_words(tmp_path, "run", "--notify", f"{server}/s3cr3t", *command)
+    again = run_words(tmp_path, "run", "--resume", "one", "--yes")
+    shown = run_words(tmp_path, "report", "--json")
+
+    assert wrong.returncode == 2
+    assert "must begin with https://" in wrong.stderr
+    sent = [json.loads(body) for _, _, body in Handler.seen]
+    assert [(each["event"], each["run"]) for each in sent] == [("end", "one"), ("end", "one")]
+    for each in (run, again, shown):
+        assert "s3cr3t" not in each.stdout + each.stderr
+
+
+@posix
 @pytest.mark.slow
 def test_two_crashes_of_a_kind_are_told_once(server: str, tmp_path: Path) -> None:
     (tmp_path / "crashes.py").write_text(

@@ -41,6 +41,7 @@ from rocsteady.plan.saved_plan import command_of, planned, stop_of
 from rocsteady.run.checkpoints.existing_checkpoints import Choice
 from rocsteady.run.checkpoints.script_resume import can_resume
 from rocsteady.run.job import FILE
+from rocsteady.run.job.notify import Notify, notify_problems
 from rocsteady.run.job.values import Existing, Job
 from rocsteady.run.options import AUTO, NEVER_RESUME, RunOptions
 from rocsteady.run.runs import RunLauncher, load_for_failures
@@ -201,6 +202,12 @@ class RunCommand(click.Command):
     help="Also allow settings that have crashed this machine.",
 )
 @click.option("--anyway", is_flag=True, help="Start even if the doctor finds that it cannot work.")
+@click.option(
+    "--notify",
+    metavar="URL",
+    default="",
+    help="Send incidents and the end to ntfy, Slack, Discord, or another webhook.",
+)
 @click.option("--plain", is_flag=True, help="No colors; begin each line with 'rocsteady: '.")
 @click.option("--detach", is_flag=True, help="Run in the background, detached from this terminal.")
 @click.option(
@@ -239,7 +246,7 @@ def command(ctx: click.Context, /, **chosen: Any) -> None:  # noqa: ANN401 - Run
     code = PERSON_NEEDED
     try:
         journal.flush()  # within its bound; what reads the journal from here on has none
-        job = _job(folder, options, journal)
+        job = _notified(_job(folder, options, journal), options.notify)
         if options.plan is not None:
             job, option, after = planned(folder, job, options.plan)
             options = msgspec.structs.replace(
@@ -447,6 +454,15 @@ def _job(folder: Path, options: RunOptions, journal: Journal) -> Job:
     if options.resume_trainer or _resumed_trainer(job, journal):
         job = msgspec.structs.replace(job, resume_trainer=True)
     return msgspec.structs.replace(job, stages=()) if options.command else job
+
+
+def _notified(job: Job, webhook: str) -> Job:
+    if not webhook:
+        return job
+    notify = msgspec.structs.replace(job.notify or Notify(), webhook=webhook)
+    for _, problem in notify_problems(notify):
+        raise click.UsageError(f"--notify {problem}")
+    return msgspec.structs.replace(job, notify=notify)
 
 
 def _resumed_trainer(job: Job, journal: Journal) -> bool:

@@ -65,6 +65,7 @@ class RunOptions(Value, frozen=True, kw_only=True):
         None  # AUTO, NEVER_RESUME or the name of a run; None: by the last run of the job
     )
     resume_trainer: bool = False  # give a plain trainer.train() or fit() the checkpoint
+    notify: str = ""  # the address of a webhook; a secret
     plan: int | None = None  # the option of the last plan that is run
     stage: str | None = None  # of the job file, to start at
     max_attempts: int | None = None  # None: the ladder has a budget of its own
