@@ -106,6 +106,41 @@ def test_an_operation_that_ignores_sigterm_ends_within_its_limit(
 
 
 @pytest.mark.slow
+def test_a_run_that_gives_up_of_a_nan_is_searched_for_its_operation(
+    cli: Rocsteady, torch_python: str
+) -> None:
+    """The script looks at its loss, and ends before a backward could tell."""
+    look = "    if not torch.isfinite(loss): raise FloatingPointError(f'loss is {loss.item()}')\n"
+    project = cli.folder / "project"
+    project.mkdir()
+    (project / "train.py").write_text(
+        SCRIPT.replace("    optimizer.zero", f"{look}    optimizer.zero")
+    )
+    fault = {"operator": "aten::addmm", "fault": "nan", "after": 3}
+    words = ("--find-cause", "--yes", "--no-workarounds", "--max-attempts", "1")
+
+    done = subprocess.run(
+        cli.line("run", *words, "--", torch_python, "train.py"),
+        capture_output=True,
+        check=False,
+        text=True,
+        timeout=900,
+        cwd=project,
+        env={
+            **cli.environment,
+            "PATH": os.environ["PATH"],
+            "PYTHONPATH": str(STAGED),
+            "ROCSTEADY_STAGED_FAULT": json.dumps(fault),
+        },
+    )
+
+    assert done.returncode == 1, done.stderr
+    assert "gave up" in done.stderr
+    assert "operation   aten::addmm" in done.stdout, done.stdout + done.stderr
+    assert "train.py:8" in done.stdout
+
+
+@pytest.mark.slow
 def test_a_healthy_script_accuses_nobody(cli: Rocsteady, torch_python: str) -> None:
     fault = {"operator": "aten::mm", "fault": "abort", "dtype": "float64"}
 

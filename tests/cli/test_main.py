@@ -58,6 +58,7 @@ SURFACE = {
         "--resume",
         "--resume-trainer",
         "--notify",
+        "--find-cause",
         "--stage",
         "--yes",
         "command",

@@ -25,6 +25,7 @@ from rocsteady.cli.project import (
     open_journal,
 )
 from rocsteady.cli.stop import stop
+from rocsteady.doctor.knowledge.failures import load_failures
 from rocsteady.doctor.machine_at_start import Examination
 from rocsteady.errors import (
     ExaminationError,
@@ -34,7 +35,7 @@ from rocsteady.errors import (
     RequestError,
     RocsteadyError,
 )
-from rocsteady.exit_codes import PERSON_NEEDED
+from rocsteady.exit_codes import INTERRUPTED, PERSON_NEEDED, RETRY
 from rocsteady.failures.remedy import SAME_AGAIN, load_remedies
 from rocsteady.model import RunOutcome
 from rocsteady.plan.saved_plan import command_of, planned, stop_of
@@ -44,6 +45,7 @@ from rocsteady.run.job import FILE
 from rocsteady.run.job.notify import Notify, notify_problems
 from rocsteady.run.job.values import Existing, Job
 from rocsteady.run.options import AUTO, NEVER_RESUME, RunOptions
+from rocsteady.run.run_end import is_of_operation
 from rocsteady.run.runs import RunLauncher, load_for_failures
 from rocsteady.run.stages import Turn, are_done, carry_out_stages, turns_of
 from rocsteady.screens.job_questions import (
@@ -203,6 +205,11 @@ class RunCommand(click.Command):
 )
 @click.option("--anyway", is_flag=True, help="Start even if the doctor finds that it cannot work.")
 @click.option(
+    "--find-cause",
+    is_flag=True,
+    help="If it gives up because of an operation: rocsteady probe, for at most 30 minutes.",
+)
+@click.option(
     "--notify",
     metavar="URL",
     default="",
@@ -243,7 +250,7 @@ def command(ctx: click.Context, /, **chosen: Any) -> None:  # noqa: ANN401 - Run
     _stop_first(options)
     place = _place(folder, options)
     memory, journal = Memory(place), Journal(place)
-    code = PERSON_NEEDED
+    code, unexplained = PERSON_NEEDED, ""
     try:
         journal.flush()  # within its bound; what reads the journal from here on has none
         job = _notified(_job(folder, options, journal), options.notify)
@@ -274,6 +281,8 @@ def command(ctx: click.Context, /, **chosen: Any) -> None:  # noqa: ANN401 - Run
         )
         launcher = launcher.chosen(first)
         code = _launch(job, turns, launcher, ctx.meta[WORDS])
+        if options.find_cause and code not in (0, RETRY, INTERRUPTED):
+            unexplained = _failed_in_operation(journal)
     except NotRecordedError as error:
         tell(f"rocsteady: {error}. Nothing was started.")
     finally:
@@ -281,7 +290,29 @@ def command(ctx: click.Context, /, **chosen: Any) -> None:  # noqa: ANN401 - Run
         memory.close()
     if not written:
         tell("rocsteady: the last journal entries could not be written.")
+    if unexplained:
+        _explain(unexplained, options)
     ctx.exit(code)
+
+
+def _failed_in_operation(journal: Journal) -> str:
+    """Name the run of this process, if an operation of torch is what it failed in."""
+    own = [line.run for line in journal.runs() if line.run.process == journal.here.process]
+    last = max(own, key=lambda run: run.id, default=None)
+    failures = journal.story(last.name).failures if last else ()
+    kind = load_failures().kinds.get(failures[-1].failure.kind) if failures else None
+    return last.name if last and kind and is_of_operation(kind) else ""
+
+
+def _explain(name: str, options: RunOptions) -> None:
+    """Look for the operation; whatever comes of it, the run keeps its exit code."""
+    from rocsteady.cli.find_cause import CauseOptions, find_cause  # noqa: PLC0415 - seldom
+
+    tell(f"rocsteady: rocsteady probe {name}")
+    try:
+        find_cause(CauseOptions(run=name, yes=options.yes))
+    except (RocsteadyError, click.ClickException) as error:
+        tell(f"rocsteady: the cause was not looked for: {error}")
 
 
 def _launch(job: Job, turns: tuple[Turn, ...], launcher: RunLauncher, words: list[str]) -> int:

@@ -36,6 +36,7 @@ from rocsteady.model import (
 from rocsteady.probe.guard import Guard, has_gone_down
 from rocsteady.probe.payload_site import kill_isolated
 from rocsteady.probe.recorded_operations import (
+    AT_END,
     ComparedNumbers,
     Operation,
     Origin,
@@ -173,7 +174,7 @@ class Recording(Observer):
             self.stuck = stuck[-1].operation
         elif time.monotonic() > self._until:
             self.late = True
-        elif origin is not None and origin.kind != "raised":
+        elif origin is not None and origin.kind not in AT_END:
             self.origin = origin
         elif self._past is None or self.step <= self._past:
             return
@@ -215,8 +216,9 @@ class Recording(Observer):
             outcome = ProbeOutcome.UNKILLABLE if stays else ProbeOutcome.HANG
             return change(plain, outcome=outcome, operation=self.stuck or self.last)
         origin = self.origin
-        if origin is not None and origin.kind != "raised":
-            how = origin.how or HOW[origin.kind]
+        ended_of_nan = kind == FailureKind.NAN_LOSS and origin is not None and origin.kind == "read"
+        if origin is not None and (origin.kind not in AT_END or ended_of_nan):
+            how = origin.how or HOW[origin.kind if origin.operation else "outside"]
             return change(plain, outcome=ProbeOutcome.WRONG, operation=origin.operation, how=how)
         if is_over or end.exit is None or not (end.exit.signal or end.exit.code):
             return change(plain, failure="", title="")
@@ -244,6 +246,7 @@ class Recording(Observer):
 
 HOW = {
     "nan": "the first NaN",
+    "read": "the NaN that the script ended of",
     "infinite": "the infinity that became the first NaN",
     "outside": "the first NaN came in with the data, or from memory that was never written to",
 }

@@ -57,11 +57,14 @@ class InFlight(Value, frozen=True, kw_only=True):
     seconds: float  # since it was begun
 
 
+AT_END = ("read", "raised")  # kinds that accuse only once the script has ended
+
+
 class Origin(Value, frozen=True, kw_only=True):
     """Where numbers went wrong, or an exception came from."""
 
     version: int = 0
-    kind: str  # nan, infinite, outside, wrong, raised
+    kind: str  # nan, infinite, outside, wrong; and only if the script ends of it: read, raised
     operation: Operation | None = None
     how: str = ""
     type: str = ""  # of an exception

@@ -66,6 +66,7 @@ class RunOptions(Value, frozen=True, kw_only=True):
     )
     resume_trainer: bool = False  # give a plain trainer.train() or fit() the checkpoint
     notify: str = ""  # the address of a webhook; a secret
+    find_cause: bool = False  # once it has given up because of an operation
     plan: int | None = None  # the option of the last plan that is run
     stage: str | None = None  # of the job file, to start at
     max_attempts: int | None = None  # None: the ladder has a budget of its own

@@ -6,7 +6,7 @@ import contextlib
 import time
 from pathlib import Path
 
-from rocsteady.doctor.knowledge.failures import Component, load_failures
+from rocsteady.doctor.knowledge.failures import Component, KnownFailure, load_failures
 from rocsteady.errors import RocsteadyError
 from rocsteady.exit_codes import PERSON_NEEDED
 from rocsteady.model import Decision, Outcome, RunOutcome
@@ -27,6 +27,11 @@ from rocsteady.store.values import Sample
 from rocsteady.wording import met
 
 BUSY_PERCENT = 10  # of a GPU; a desktop that draws stays below it
+
+
+def is_of_operation(kind: KnownFailure) -> bool:
+    """Whether a search for the operation that fails can find the cause."""
+    return kind.component in (Component.DEVICE, Component.NUMBERS)
 
 
 class RunEnd:
@@ -142,7 +147,6 @@ class RunEnd:
     def _gave_up(self, end: AttemptEnd, decision: Decision, why: str) -> GaveUp:
         kind = load_failures().kinds.get(decision.kind)
         meanwhile = f"; {kind.meanwhile}" if kind and kind.meanwhile else ""
-        of_torch = kind and kind.component in (Component.DEVICE, Component.NUMBERS)
         saved = kept(SavedMethod, Path(self._run.folder)) if decision.needs_resume else None
         return GaveUp(
             seconds=self._since.seconds,
@@ -154,7 +158,9 @@ class RunEnd:
             method=saved.method if saved else None,
             all_cut_off=end.all_cut_off,
             then="" if decision.needs_resume else self._resume,
-            cause=self._advice(f"rocsteady probe {self._run.name}") if of_torch else "",
+            cause=self._advice(f"rocsteady probe {self._run.name}")
+            if kind and is_of_operation(kind)
+            else "",
             report=self._report,
         )
 

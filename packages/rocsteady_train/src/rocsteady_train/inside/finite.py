@@ -1,8 +1,9 @@
 """Find the operation in which the first NaN was made, or the infinity that it was made from.
 
 A NaN accuses nobody before it reaches the loss or a weight: a GradScaler throws many away. Then the
-operation counts that made it from numbers without one. Infinities that were asked for (masks), and
-memory that was never written to, accuse nobody.
+operation counts that made it from numbers without one. A script may look at its loss and end before
+the backward: what a NaN of one element was made by is left for that. Infinities that were asked for
+(masks), and memory that was never written to, accuse nobody.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ class Origins(Watcher):
         self._heart = heart
         self._from: dict[int, tuple[int, dict[str, Any]]] = {}  # by storage: how bad, and whose
         self._found = False
+        self._left: dict[str, Any] | None = None  # what made the last NaN of one element
 
     def before(self, call: Call) -> Any:
         """Return how bad what it changes in place was before."""
@@ -46,6 +48,8 @@ class Origins(Watcher):
             key, bad = _key(tensor), badness(tensor)
             if bad:
                 self._taint(call, key, bad, kept)
+                if bad == NAN and tensor.numel() == 1:
+                    self._leave(self._from[key][1])
                 torch = sys.modules["torch"]
                 is_weight = isinstance(tensor, torch.nn.Parameter) and tensor.is_leaf
                 if is_weight and self._heart.phase == wire.OPTIMIZER:
@@ -70,6 +74,11 @@ class Origins(Watcher):
         elif bad == NAN or not _asks_for_infinity(call):
             self._from[key] = (bad, call.text)
             call.suspect = True
+
+    def _leave(self, origin: dict[str, Any]) -> None:
+        if origin is not self._left:
+            self._left = origin
+            leave_origin({"kind": "read", "operation": origin or None})
 
     def loss(self, tensor: Any) -> None:
         """Look at what the backward begins from."""
