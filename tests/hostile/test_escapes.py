@@ -163,7 +163,6 @@ def test_colours_of_our_own_reach_a_terminal_and_no_others(
     command: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("rocsteady.screens.screen.layout", lambda _stream: (80, True))
-    monkeypatch.setattr("rocsteady.cli.explain.layout", lambda _stream: (80, True))
     text = "RuntimeError: HIP out of memory. \x1b[2J\x1b[31mTried\u202e"
 
     said = command("explain", text)

@@ -36,14 +36,16 @@ _PREFIXED = r"(?:{})(?=[\w~-]{{0,48}}[0-9A-Z]|[A-Za-z0-9]{{16,99}}(?![\w-]))[\w.
 _HEX_40 = re.compile(r"(?<![0-9A-Za-z])[0-9a-f]{40}(?![0-9A-Za-z])")
 _COMMIT = re.compile(
     r"(?:git|commit|rev|sha|hash|md5|digest|version|tree|head|ref(?!us)|blob|snapshot|object|branch"
-    r"|tag|build|@|#|\+g)"
+    r"|tag|build|checked[ -]?out|checkout|parents?|merge|@|#|\+g)"
     r"[\w\"'()/ :=.@-]{0,24}$",
     re.IGNORECASE,
 )
+# Other letters than those of hexadecimal digits are in checksums only.
+_CHECKSUM = re.compile(r"(?:sha|hash|md5|digest|integrity)[\w\"'()/ :=.@-]{0,24}$", re.IGNORECASE)
 # One line of a key that was broken into lines.
 _KEY_LINE = re.compile(r"(?<![A-Za-z0-9+/=])[A-Za-z0-9+/]{64,76}(?![A-Za-z0-9+/])")
 # Of other words, what a published prefix is followed by, or what is long enough to be a key.
-_WORD = re.compile(r"(?<![\w/\\.~+=-])(?!sha\d)(?P<head>[A-Za-z0-9][\w.~+=-]{15,})(?:/[\w/+=-]*)?")
+_WORD = re.compile(r"(?<![\w/\\.~+-])(?!sha\d)(?P<head>[A-Za-z0-9][\w.~+=-]{15,})(?:/[\w/+=-]*)?")
 _DRAWN = (re.compile(r"[A-Za-z0-9]{16,}"), re.compile(r"[\w~+-]{20,}"))
 _SYLLABLES = re.compile(r"[A-Z]?[a-z]{2,}|\d+(?:x\d+)+")
 _MOST_SPOKEN, _LEAST_SMALL = 0.6, 24
@@ -126,7 +128,7 @@ def _if_drawn(found: re.Match[str]) -> str:
     text = found.string
     for part in (each for kind in _DRAWN for each in kind.finditer(text, *found.span("head"))):
         since = max(0, part.start() - _LOOK_BACK)
-        if is_drawn(part[0]) and not _COMMIT.search(text, since, part.start()):
+        if is_drawn(part[0]) and not _CHECKSUM.search(text, since, part.start()):
             return REDACTED
     return found[0]
 
