@@ -7,7 +7,7 @@ import shlex
 import shutil
 import sys
 import time
-from contextlib import closing
+from contextlib import closing, suppress
 from datetime import timedelta
 from pathlib import Path
 
@@ -213,9 +213,11 @@ def _write_report(cause: Cause, here: Machine, python: str, since: float, target
         ask(words, within=ASKED_WITHIN, environment=os.environ, limit=ANSWER).text
         for words in (("rocminfo", "--support"), (python, "-m", "torch.utils.collect_env"))
     ]
-    diagnosis = diagnose(here, doctors_knowledge())
+    diagnosis, processor = diagnose(here, doctors_knowledge()), ""
+    with suppress(OSError):
+        processor = procfs.fields("/proc/cpuinfo", procfs.LARGE).get("model name", "")
     around = Surroundings(
-        processor=_processor(),
+        processor=processor,
         rocminfo=texts[0],
         collect_env=texts[1],
         doctor=render_paste(without_secrets(diagnosis)),
@@ -230,13 +232,6 @@ def _write_report(cause: Cause, here: Machine, python: str, since: float, target
     tell(
         f"rocsteady: {target} is a draft for {place.value} ({why}). Read it, then send it yourself."
     )
-
-
-def _processor() -> str:
-    try:
-        return procfs.fields("/proc/cpuinfo", procfs.LARGE).get("model name", "")
-    except OSError:
-        return ""
 
 
 def _show(cause: Cause, target: Path | None, options: CauseOptions) -> None:

@@ -52,20 +52,16 @@ def command(ctx: click.Context, *, name: str | None, follow: bool, lines: int | 
             raise nothing_run(name)
         run = find_run(journal, name).run
         folder = run_folder(journal.place.folder, run.name)
-        going_on = _going_on(journal, run.name) if follow else lambda: False
+        going_on = partial(_goes_on, journal, run.name) if follow else lambda: False
         try:
             _print(folder, lines, going_on)
         except KeyboardInterrupt:
             ctx.exit(INTERRUPTED)
 
 
-def _going_on(journal: Journal | None, name: str) -> Callable[[], bool]:
-
-    def going_on() -> bool:
-        line = find_run(journal, name)
-        return line.run.ended is None and line.alive is not False
-
-    return going_on
+def _goes_on(journal: Journal | None, name: str) -> bool:
+    line = find_run(journal, name)
+    return line.run.ended is None and line.alive is not False
 
 
 def _print(folder: Path, lines: int | None, going_on: Callable[[], bool]) -> None:

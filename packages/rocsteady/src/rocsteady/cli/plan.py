@@ -182,7 +182,13 @@ def command(  # noqa: PLR0913 - one argument an option
             else:
                 words = [word for each in commands_of(job) for word in each[1:]]
                 ask_about_paths([job.command[0], *words], folder, "trial", yes=yes)
-                tell(_side_effects(count_trials(job, here)))
+                count = count_trials(job, here)
+                times = f"up to {count} times" if count > 1 else "once"
+                tell(
+                    f"rocsteady: trials start your script {times}, and again for each workaround."
+                    " What it sends (uploads, metrics, messages) or writes outside this folder"
+                    " happens each time."
+                )
                 planner, plan = _try_options(job, here, goal, trials, bounded)
                 remember(planner, here, memory, journal)
                 keep_trials(bounded.kept(here.software), folder)
@@ -256,14 +262,6 @@ def _recorded(job: Job, folder: Path, root: Path, journal: Journal) -> tuple[Mac
     goal = goal_of(job, journal, time.time())
     plan = recorded_plan(job, folder, open_root(root, None), root.name, goal)
     return examine(open_root(root, None), doctors_knowledge().variables)[0], plan
-
-
-def _side_effects(trials: int) -> str:
-    times = f"up to {trials} times" if trials > 1 else "once"
-    return (
-        f"rocsteady: trials start your script {times}, and again for each workaround. What it sends"
-        " (uploads, metrics, messages) or writes outside this folder happens each time."
-    )
 
 
 def _try_options(

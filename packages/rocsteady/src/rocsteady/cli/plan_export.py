@@ -56,7 +56,8 @@ def write_files(  # noqa: PLR0913 - one argument an option
     if left_here := outside(export.command, folder):
         names = ", ".join(left_here)
         tell(f"rocsteady: outside this folder, so not included: {names}. Copy it here first.")
-    pinned = "" if export.requirements else _pinned(folder)
+    python = None if export.requirements else examined(doctors_knowledge()).python
+    pinned = pins(folder, python.site_packages) if python else ""
     if pinned:
         export = replace(export, requirements=PINS)
     files = TARGETS[kind](export) | ({PINS: pinned} if pinned else {})
@@ -123,12 +124,6 @@ def _export(option: Option | None, machine: Machine, folder: Path, job: Job) -> 
         unset=tuple(name for name, value in variables.items() if value is None),
         setup=option.setup if option else None,
     )
-
-
-def _pinned(folder: Path) -> str:
-    """Return what the scripts import, at the versions that are installed here."""
-    python = examined(doctors_knowledge()).python
-    return pins(folder, python.site_packages) if python else ""
 
 
 def _option(kind: str, number: int | None, folder: Path, plan: Plan | None) -> Option | None:

@@ -164,7 +164,10 @@ def command(  # noqa: PLR0913 - one argument an option
         ctx.exit(find_cause(options))
     if tries or numbers or report:
         raise click.UsageError(f"--try, --numbers and --report need a run or a command: {EXAMPLE}")
-    _check_names(names)
+    for name in unknown_names(PROBES, names):
+        known = sorted({probe.name for probe in PROBES})
+        listed = f"Probes: {', '.join(known)}."
+        raise click.BadParameter(no_such("probe", name, known, listed), param_hint="NAME")
     root = open_root(None, python)
     machine, _ = examine(root, load_knowledge().variables)
     software = software_of(machine)
@@ -206,13 +209,6 @@ def _run_in(names: Sequence[str]) -> str:
     with open_journals() as journals:
         runs = {line.run.name for journal in journals for line in journal.runs()}
     return names[0] if names[0] in runs else ""
-
-
-def _check_names(names: Sequence[str]) -> None:
-    for name in unknown_names(PROBES, names):
-        known = sorted({probe.name for probe in PROBES})
-        listed = f"Probes: {', '.join(known)}."
-        raise click.BadParameter(no_such("probe", name, known, listed), param_hint="NAME")
 
 
 def _show_details(names: Sequence[str], software: str, *, as_json: bool) -> None:

@@ -111,9 +111,8 @@ def visible_devices_fewer(machine: Machine, facts: Facts, knowledge: Knowledge) 
 # A name that a real ROCm library holds is real, whether or not our list has it. A name that
 # nobody knows is not accused, for a library that was not looked at may read it; only a name
 # that is one or two letters away from a real one is.
-SIMILAR_NAME = (
-    0.93  # HSA_ENABLE_SMDA is that near to HSA_ENABLE_SDMA; HIP_PATH is not to HIP_PLATFORM
-)
+# HSA_ENABLE_SMDA is that near to HSA_ENABLE_SDMA; HIP_PATH is not to HIP_PLATFORM.
+SIMILAR_NAME = 0.93
 
 
 def unknown_variable(machine: Machine, facts: Facts, knowledge: Knowledge) -> Seen:

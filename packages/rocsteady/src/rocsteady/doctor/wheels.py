@@ -37,12 +37,13 @@ def find_torch_offers(
     knowledge = doctors_knowledge()
     named = tuple(dict.fromkeys(named_gfx(gpu, knowledge) for gpu in gpus))
     machine, _ = examine(root, knowledge.variables)
+    version = (machine.python.version if machine.python else None) or ""
     return torch_offers(
         machine,
         knowledge,
         gfxs=named or _gfxs_here(machine, knowledge),
         system=system or ("wsl" if machine.system.wsl else machine.system.os),
-        python=python or _python_here(machine),
+        python=python or ".".join(version.split(".")[:2]),
         today=datetime.now(tz=UTC).date(),
     )
 
@@ -55,11 +56,6 @@ def _gfxs_here(machine: Machine, knowledge: Knowledge) -> tuple[str, ...]:
     if any(found):
         raise ExaminationError(f"no builds are known for {', '.join(filter(None, found))}")
     raise ExaminationError("no AMD GPU was found here; name one with --gpu, such as --gpu gfx1100")
-
-
-def _python_here(machine: Machine) -> str:
-    version = machine.python.version if machine.python else None
-    return ".".join((version or "").split(".")[:2])
 
 
 def torch_offers(  # noqa: PLR0913 - each is asked for by itself

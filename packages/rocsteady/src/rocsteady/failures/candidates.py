@@ -324,7 +324,8 @@ class ExceptionRules:
         """Name the exceptions that processes reported to have ended them."""
         found = []
         for index, raised in enumerate(symptoms.raised):
-            at = log.find(_first_line(raised))
+            name = raised.type.removeprefix("builtins.")
+            at = log.find(f"{name}: {raised.message}".split("\n", 1)[0][:200])
             found.append(self._of_process(raised, at if at >= 0 else len(log) + index, symptoms))
         return found
 
@@ -345,9 +346,8 @@ class ExceptionRules:
             frames=traces[-1].frames if traces else (),
         )
         named = self._named(trace, raised.bases, symptoms)
-        if (
-            named.kind in (FailureKind.UNKNOWN, FailureKind.SCRIPT_ERROR) and traces
-        ):  # it may be because of another
+        vague = named.kind in (FailureKind.UNKNOWN, FailureKind.SCRIPT_ERROR)
+        if vague and traces:  # it may be because of another
             cause = self._of_chain(raised.traceback, traces, symptoms)
             named = cause if cause and cause.kind != FailureKind.UNKNOWN else named
         return named._replace(
@@ -487,11 +487,6 @@ def _chains(traces: Sequence[Traceback]) -> Iterator[list[Traceback]]:
         chain.append(trace)
     if chain:
         yield chain
-
-
-def _first_line(raised: RaisedException) -> str:
-    name = raised.type.removeprefix("builtins.")
-    return f"{name}: {raised.message}".split("\n", 1)[0][:200]
 
 
 def _without_line(place: str) -> str:

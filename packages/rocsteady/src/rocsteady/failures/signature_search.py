@@ -17,9 +17,8 @@ PIECE = 1 << 20  # characters whose words are taken at once
 CONTEXT_LENGTH = 1000  # characters of a line before and after a literal
 SAMPLE = 4000  # characters at the end by which a prefix is found
 PREFIX_SHARE = 0.9  # of the lines have it
-MAX_HITS = (
-    32  # places of a literal that are looked at, from the beginning, and as many from the end
-)
+# Places of a literal that are looked at, from the beginning, and as many from the end.
+MAX_HITS = 32
 
 _ESCAPES = re.compile(
     r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b\n]{0,200}(?:\x07|\x1b\\)|\x1b[@-Z\\-_]"
@@ -48,7 +47,9 @@ def cleaned(text: str) -> str:
     """Return a text in plain lines: no colours, no times, a bar that is redrawn is many lines."""
     if "\r" in text:
         text = text.replace("\r\n", "\n").replace("\r", "\n")
-    text = _BROKEN.sub(r"\1 ", _uncoloured(text))
+    if "\x1b" in text or "\x9b" in text:
+        text = _ESCAPES.sub("", text)
+    text = _BROKEN.sub(r"\1 ", text)
     last = [line for line in text[-SAMPLE:].split("\n")[1:] if line.strip()] or [
         text[:CONTEXT_LENGTH]
     ]
@@ -56,10 +57,6 @@ def cleaned(text: str) -> str:
         if sum(prefix.match(line) is not None for line in last) >= PREFIX_SHARE * len(last):
             return prefix.sub("", text)
     return text
-
-
-def _uncoloured(text: str) -> str:
-    return _ESCAPES.sub("", text) if "\x1b" in text or "\x9b" in text else text
 
 
 class Scanner:

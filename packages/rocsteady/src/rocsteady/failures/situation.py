@@ -58,9 +58,7 @@ class Situation(Value, frozen=True, kw_only=True):
     machine: Machine
     variables: dict[str, str] = msgspec.field(default_factory=dict)  # as the user has them
     loader: LoaderFacts | None = None  # None: no DataLoader was seen
-    batch_split: BatchSplit | None = (
-        None  # None: it was not seen to train through rocsteady_train.Loop
-    )
+    batch_split: BatchSplit | None = None  # None: not seen to train through rocsteady_train.Loop
     precision: str = ""  # the lowest that the script computed in: fp32, bf16, fp16; "": not known
     can_resume: bool = False
     checkpoints: int = 0  # whole ones that are known

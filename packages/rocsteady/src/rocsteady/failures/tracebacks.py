@@ -20,9 +20,8 @@ MAX_TRACEBACKS = 64  # tracebacks read from the beginning of a text, and as many
 MESSAGE_LINES = 10
 LINE_LENGTH = 2000  # characters of a line that are looked at
 FOREIGN = 30  # lines of others that may stand before the exception
-BARE_WITHIN = (
-    16_000  # characters at the end in which an exception without its traceback is looked for
-)
+# Characters at the end in which an exception without its traceback is looked for.
+BARE_WITHIN = 16_000
 
 CRASH_HEADS = ("Fatal Python error: ", "Windows fatal exception: ")
 CRASH_LENGTH = 1 << 16  # characters of a crash that are read

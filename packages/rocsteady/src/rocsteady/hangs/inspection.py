@@ -120,6 +120,8 @@ def inspect(pid: int, waits: WaitKnowledge) -> Inspected:
     queues = [queue_of(each.frames) for each in waiters if each.place == reading.place]
     if queues and queues[0]:
         why = why.replace("waiting for a lock", f"waiting for {queues[0]}")
+    ways_out = [f"thread {each.tid} of process {each.pid} {each.what}" for each in proof.exits]
+    ways_out += proof.handlers
     inspection = Inspection(
         pid=pid,
         command=procfs.command(pid),
@@ -128,7 +130,7 @@ def inspect(pid: int, waits: WaitKnowledge) -> Inspected:
         why=why,
         place=reading.place,
         waiters=waiters,
-        ways_out=_ways_out(proof) if state is ProcessState.WAITING else (),
+        ways_out=tuple(dict.fromkeys(ways_out)) if state is ProcessState.WAITING else (),
         processes=len(seen.processes),
         memory_bytes=sum(each.rss_bytes for each in seen.processes),
         gpus=gpus_of(pid),
@@ -145,18 +147,14 @@ def _worth_stopping(pulse: Pulse, seen: Snapshot, waits: WaitKnowledge) -> Colle
     """
     wanted = worth_stopping(pulse, seen, waits)
     for _ in range(MORE_SNAPSHOTS):
-        if not _computes(seen, wanted):
+        threads = [it for each in seen.processes if each.pid in wanted for it in each.threads]
+        if not any(thread.wait is Wait.NOTHING for thread in threads):
             break
         pulse = replace(pulse, before=seen)
         pids = [each.pid for each in seen.processes]
         seen = take_snapshot(pids, stacks=True, within=A_SNAPSHOT)
         wanted = worth_stopping(pulse, seen, waits)
     return wanted
-
-
-def _computes(seen: Snapshot, pids: Collection[int]) -> bool:
-    chosen = [each for each in seen.processes if each.pid in pids]
-    return any(thread.wait is Wait.NOTHING for each in chosen for thread in each.threads)
 
 
 def _existing(pid: int) -> procfs.Stat:
@@ -187,8 +185,3 @@ def _state(
     if all(each.closed for each in sets) and proof.closed and not proof.handlers:
         return ProcessState.STUCK, f"{reading.why}, and nothing can end that wait"
     return ProcessState.WAITING, reading.why
-
-
-def _ways_out(proof: WaitSet) -> tuple[str, ...]:
-    found = [f"thread {each.tid} of process {each.pid} {each.what}" for each in proof.exits]
-    return tuple(dict.fromkeys((*found, *proof.handlers)))

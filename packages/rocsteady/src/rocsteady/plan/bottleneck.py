@@ -44,7 +44,8 @@ def limits(
         own, where = _own_python(stacks)
         own_part = SIMULATION if _SIMULATES.search(where) else OWN_CODE
         parts[own_part] = own * compute
-        parts["other ranks"] = _waiting_for_ranks(stacks) * compute
+        waiting = ["torch/distributed/" in "".join(frames[:3]) for frames in stacks]
+        parts["other ranks"] = sum(waiting) / len(stacks) * compute
         parts["compute"] = max(0.0, compute - parts[own_part] - parts["other ranks"])
     found = []
     for part, share in sorted(parts.items(), key=lambda item: -item[1]):
@@ -95,13 +96,6 @@ def _outermost_own(frames: tuple[str, ...]) -> str:
     own = [frame for frame in reversed(frames) if not _installed(frame)]
     below_main = [frame for frame in own if not frame.startswith(("<module>", "main "))]
     return (below_main or own)[0]
-
-
-def _waiting_for_ranks(stacks: Sequence[tuple[str, ...]]) -> float:
-    waiting = [
-        frames for frames in stacks if frames and "torch/distributed/" in "".join(frames[:3])
-    ]
-    return len(waiting) / len(stacks)
 
 
 def _installed(frame: str) -> bool:

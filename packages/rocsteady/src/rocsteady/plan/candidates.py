@@ -66,9 +66,7 @@ def titled(strategy: Strategy, here: Circumstances) -> str:
 
 def _gpu_options(here: Circumstances) -> Iterator[Option]:
     strategies = [("", Strategy())]
-    if (
-        clean(here) != Strategy()
-    ):  # before the script as it is: there may be time for one trial only
+    if clean(here) != Strategy():  # first: there may be time for one trial only
         strategies.insert(0, ("clean", clean(here)))
     if here.gpus > 1:
         one = msgspec.structs.replace(clean(here), gpus=(here.best_gpu,))
@@ -158,13 +156,9 @@ def _about_variables(here: Circumstances) -> tuple[str, ...]:
         found = (it for it in here.findings if any(each.name in fact for fact in it.seen))
         finding = next(found, None)
         name, why = (finding.rule, finding.summary) if finding else (each.name, each.why)
-        reasons.append(f"{name}: {_in_short(why)}")
+        first, *rest = why.rstrip(".").split(". ")
+        reasons.append(f"{name}: {'. '.join((first, *rest[: len(first) < SHORT_SENTENCE]))}")
     return tuple(dict.fromkeys(reasons))
-
-
-def _in_short(text: str) -> str:
-    first, *rest = text.rstrip(".").split(". ")
-    return ". ".join((first, *rest[: len(first) < SHORT_SENTENCE]))
 
 
 def _against_gpu(strategy: Strategy, here: Circumstances) -> str:

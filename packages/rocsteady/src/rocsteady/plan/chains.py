@@ -165,8 +165,8 @@ def _evaluated(options: Sequence[Option], goals: Goals) -> Chain | None:
     links: list[ChainLink] = []
     for option in reversed(options):
         stop, within, setup = None, math.inf, by_hand(option)
-        finish = option.finish
-        if finish is None:
+        alone = option.finish
+        if alone is None:
             return None
         if tried:
             after = list(ends(tried, left, resumes=resumes))
@@ -176,7 +176,7 @@ def _evaluated(options: Sequence[Option], goals: Goals) -> Chain | None:
             least = left / _middle([end for end in after if end.seconds < NEVER_ENDS])
             if not runs_here(options[-1]) and due is not None and due > setup:
                 least = min(least, left / (due - setup))  # nobody pays or works for what is on time
-            expected = finish.failures * within / max(finish.seconds, within)
+            expected = alone.failures * within / max(alone.seconds, within)
             failures = max(LEAST_FAILURES, math.ceil(OFTENER * expected))
             stop = StopRule(within=within, failures=failures, least=least)
         rule = stop.least if stop and stop.least else 0.0
@@ -187,10 +187,17 @@ def _evaluated(options: Sequence[Option], goals: Goals) -> Chain | None:
             strategy=option.strategy,
             stop=stop,
             by_hand=not runs_here(option),
-            begin_by=None if due is None or option is options[0] else max(due - finish.late, 0.0),
+            begin_by=None if due is None or option is options[0] else max(due - alone.late, 0.0),
         )
         links.insert(0, link)
-    return Chain(links=tuple(links), finish=_finish(list(ends(tried, left, resumes=resumes)), due))
+    found = list(ends(tried, left, resumes=resumes))
+    finish = Finish(
+        seconds=_middle(found),
+        early=_at(found, 0.05),
+        late=_at(found, 0.95),
+        in_time=None if due is None else sum(end.chance for end in found if end.seconds <= due),
+    )
+    return Chain(links=tuple(links), finish=finish)
 
 
 def _time_limit(
@@ -200,15 +207,6 @@ def _time_limit(
     limit = min(LONGEST_TRY, TRY_SHARE * _middle(after), math.inf if resumes else UNSAVED_TRY)
     slack = due - setup - _at(after, SURE_CHANCE) if due is not None else 0.0
     return min(limit, slack / 2) if slack > 0 else limit
-
-
-def _finish(found: list[ChainEnd], due: float | None) -> Finish:
-    return Finish(
-        seconds=_middle(found),
-        early=_at(found, 0.05),
-        late=_at(found, 0.95),
-        in_time=None if due is None else sum(end.chance for end in found if end.seconds <= due),
-    )
 
 
 def _middle(found: Sequence[ChainEnd]) -> float:

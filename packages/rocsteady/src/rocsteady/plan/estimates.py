@@ -251,11 +251,8 @@ def recorded_cpu(measured: Measured | None) -> tuple[Pace | None, tuple[str, ...
         return None, (NO_TRIAL,)
     if measured.on_gpu:
         return None, ("the trials were on a GPU, so the speed of a CPU is not known",)
-    pace, cores, known = (
-        measured.pace,
-        measured.target_cores,
-        measured.target_cores * measured.cores,
-    )
+    pace, cores = measured.pace, measured.target_cores
+    known = cores * measured.cores
     ratio = (min(cores, MOST_CORES) / min(measured.cores, MOST_CORES)) ** SCALING if known else 1.0
     off = OTHER_CPU if known else UNKNOWN_CPU
     all_used = _scaled(pace.rate, measured.share, ratio)

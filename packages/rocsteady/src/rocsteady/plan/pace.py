@@ -121,9 +121,8 @@ def _student(free: float) -> float:
     return z + first / free + second / free**2 + third / free**3
 
 
-PRIOR_INTERVAL = (
-    7 * 86_400.0
-)  # seconds between failures, as long as nothing was seen; our own guess
+# Seconds between failures, as long as nothing was seen; our own guess.
+PRIOR_INTERVAL = 7 * 86_400.0
 WEIGHT = 0.02  # of a failure, that this counts for: what is seen in a few hours outweighs it
 SEEN_WEIGHT = 0.5  # of a failure, at the rate that was seen: the least sure that one can be
 DRAWS = 2000

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from datetime import date
 from pathlib import Path
 from typing import NamedTuple
@@ -27,6 +27,7 @@ from rocsteady.plan.bottleneck import MAX_WORKERS, limits, own_share
 from rocsteady.plan.candidates import CPU, GPU
 from rocsteady.plan.chains import Goals, chain_of, leader
 from rocsteady.plan.circumstances import Circumstances, Goal, card_of, cores_here, facts_of
+from rocsteady.plan.decision import by_hand
 from rocsteady.plan.estimates import CLOUD, SHOWN_OFFERS, Measured, on_recorded, recorded_cpu
 from rocsteady.plan.pace import FailureCost, FailureHistory, finish
 from rocsteady.plan.ranking import (
@@ -122,7 +123,8 @@ class Planner:
         self._estimate_others()
         # After all trials: they took some of the time to the deadline.
         options = self._best_offers([self._forecast(row) for row in self._rows])
-        done_here = _sure_end_here(options)
+        here = [it for it in options if it.basis is Basis.TRIAL and not it.changes and in_time(it)]
+        done_here = min((it.finish.late for it in here if it.finish), default=math.inf)
         for option in options:
             if option.cost and option.setup and option.setup[0] * 60 > done_here:
                 why = (DONE_SOONER_HERE, *option.rests_on)
@@ -233,8 +235,7 @@ class Planner:
         left = self._left(row.result, row.job)
         if option.pace is None or left is None:
             return option
-        by_hand = estimates.UNKNOWN_SETUP if option.basis is Basis.ESTIMATE else 0.0
-        setup = (sum(option.setup) / 2 if option.setup else by_hand) * 60
+        setup = by_hand(option)
         loss = _loss(row, can_resume=self._job.resume is not None)
         due = None if self._goal.by is None else self._goal.by - self._clock()
         end = finish(option.pace, left, history=row.history, loss=loss, due=due, setup=setup)
@@ -369,12 +370,6 @@ def _with_failures(option: Option, history: FailureHistory) -> Option:
     return replace(option, risk=Risk.MEDIUM, failures=history.failures, kinds=history.kinds)
 
 
-def _sure_end_here(options: Sequence[Option]) -> float:
-    """Return the seconds by which the job itself is done here, and in time; infinite: unsure."""
-    tried = [each for each in options if each.basis is Basis.TRIAL and not each.changes]
-    return min((it.finish.late for it in tried if it.finish and in_time(it)), default=math.inf)
-
-
 def _loss(row: _Row, *, can_resume: bool) -> FailureCost:
     result, pace = row.result, row.option.pace
     again = row.history.seen_and_ended + (pace.starting if pace else 0.0)
@@ -470,7 +465,8 @@ def make_plan(job: Job, folder: Path, here: Circumstances, goal: Goal, planner: 
         limits=planner.limits,
     )
     if numbered and not any(it.pace or it.basis is Basis.TRIAL for it in numbered):
-        return replace(plan, take=_for(plan, _nothing_to_compare(planner)))
+        why = UNMEASURED if planner.not_tried else NOTHING_WORKS
+        return replace(plan, take=_for(plan, why if planner.observed else UNTRIED))
     if not planner.observed:
         return replace(plan, take=_for(plan, UNTRIED))
     if goals.due is not None and goals.due <= 0:
@@ -487,12 +483,6 @@ def _with_chain(plan: Plan, goals: Goals) -> Plan:
     if not (plan.recommended and goals.left):
         return plan
     return replace(plan, chain=chain_of(plan.options, plan.options[0], goals))
-
-
-def _nothing_to_compare(planner: Planner) -> str:
-    if not planner.observed:
-        return UNTRIED
-    return UNMEASURED if planner.not_tried else NOTHING_WORKS
 
 
 def with_trials(plan: Plan, trials: Trials) -> Plan:

@@ -231,14 +231,11 @@ def _deadline(first: Option, plan: Plan) -> str:
     if in_time(first):
         return f"Option {first.number} has a {100 * chance:.0f} % chance of finishing on time."
     if chance < A_CHANCE:
-        return f"No option finishes on time; the soonest is option {_soonest(plan).number}."
+        soonest = min(plan.options, key=lambda it: it.finish.seconds if it.finish else math.inf)
+        return f"No option finishes on time; the soonest is option {soonest.number}."
     most = max((it.finish.in_time or 0.0 for it in plan.options if it.finish), default=0.0)
     best = "this has the best chance" if chance >= most else "the chance of this one is"
     return f"No option is certain to be on time; {best} ({100 * chance:.0f} %)."
-
-
-def _soonest(plan: Plan) -> Option:
-    return min(plan.options, key=lambda it: it.finish.seconds if it.finish else math.inf)
 
 
 def _budget(first: Option, plan: Plan) -> str:

@@ -166,14 +166,16 @@ class _Watch:
             return msgspec.structs.replace(
                 seen, place=place, failure=failure, evidence=str(self._folder)
             )
-        log = self._output()
+        log, how = self._output(), f"ended with exit code {ended.code}"
+        if ended.signal:
+            how = f"terminated by signal {ended.signal}"
         failure, place = self._named(Symptoms(log=log, exit_code=ended.code, signal=ended.signal))
         return Observation(
             probe=self._probe.name,
             outcome=ProbeOutcome.CRASH,
             tries=self._beat(),
             seconds=seconds,
-            why=_how(ended) + (f": {_last_line(log)}" if log.strip() else ""),
+            why=how + (f": {_last_line(log)}" if log.strip() else ""),
             place=place,
             failure=failure,
             evidence=str(self._folder),
@@ -259,12 +261,6 @@ class _Waited:
 
 def _tree(payload: Child) -> tuple[int, ...]:
     return payload.tree() or (payload.pid,)
-
-
-def _how(ended: Exit) -> str:
-    if ended.signal:
-        return f"terminated by signal {ended.signal}"
-    return f"ended with exit code {ended.code}"
 
 
 def _last_line(log: str) -> str:

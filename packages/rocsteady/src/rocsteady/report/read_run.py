@@ -46,6 +46,8 @@ def read_facts(journal: Journal, line: RunLine, *, now: float) -> RunFacts:
     folder = run_folder(journal.place.folder, line.run.name)
     start = machine_at_start(folder)
     folders = script_folders(journal.place.folder.parent, line.run.command)
+    crashed = crashed_attempts(record)
+    crash = load_failures().kinds[FailureKind.MACHINE_WENT_DOWN].words if crashed else ""
     facts = RunFacts(
         at=now,
         record=record,
@@ -58,7 +60,7 @@ def read_facts(journal: Journal, line: RunLine, *, now: float) -> RunFacts:
             for each in record.incidents[-INCIDENTS:]
         ),
         failed_at=_failed_at(record, folders),
-        crash=_crash_explanation(record),
+        crash=" ".join(crash.split()),
         advice=_advice(record),
         log_tail=_log_tail(folder),
     )
@@ -136,12 +138,6 @@ def _waiters(path: Path) -> tuple[Waiter, ...]:
         return msgspec.json.decode(read_head(path, WAITERS, follow=False), type=tuple[Waiter, ...])
     except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
         return ()
-
-
-def _crash_explanation(record: RunRecord) -> str:
-    if not crashed_attempts(record):
-        return ""
-    return " ".join(load_failures().kinds[FailureKind.MACHINE_WENT_DOWN].words.split())
 
 
 def _advice(record: RunRecord) -> dict[str, Fix]:

@@ -52,7 +52,8 @@ def _chain(first: Waiter, waiters: Sequence[Waiter], place: str) -> tuple[Box, .
             )
         )
         enders = [by_key[key] for key in current.ended_by if key in by_key]
-        told = [each for each in enders if _is_told(each, current)]
+        # Helpers of libraries could end much, and never do.
+        told = [it for it in enders if has_users_code(it.frames) or it.pid != current.pid]
         following = [each for each in told if (each.pid, each.tid) not in seen]
         if not following:
             boxes.append(_last(current, told))
@@ -64,11 +65,6 @@ def _chain(first: Waiter, waiters: Sequence[Waiter], place: str) -> tuple[Box, .
 def _rank(waiter: Waiter, before: Waiter, place: str) -> tuple[bool, bool, bool]:
     blamed = bool(place) and waiter.place == place
     return not blamed, not has_users_code(waiter.frames), waiter.pid == before.pid
-
-
-def _is_told(waiter: Waiter, before: Waiter) -> bool:
-    """Whether a thread is in the picture: helpers of libraries could end much, and never do."""
-    return has_users_code(waiter.frames) or waiter.pid != before.pid
 
 
 def _last(current: Waiter, told: Sequence[Waiter]) -> Box:

@@ -82,7 +82,7 @@ from rocsteady.run.telling.notifications import RunNotices
 from rocsteady.store.account_records import keep, kept
 from rocsteady.store.forecast import between_failures
 from rocsteady.store.identity import is_alive, script_fingerprint
-from rocsteady.store.values import AttemptRecord, Run, Sample
+from rocsteady.store.values import AttemptRecord, Sample
 from rocsteady.wording import near, plural
 
 MAX_NAMED = 3  # files
@@ -350,8 +350,11 @@ class Supervisor:
         if self._spec.note:
             self._announcer.say(self._spec.note)
         if self._spec.earlier is None:
-            if self._options.resume == AUTO and (before := self._runs_before()):
-                self._checkpoints.continue_from(min(run.started for run in before))
+            if self._options.resume == AUTO:
+                own, command = self._spec.run.id, self._spec.job.command
+                runs = [line.run for line in self._journal.runs() if line.run.id != own]
+                if before := [run.started for run in runs if run.command == command]:
+                    self._checkpoints.continue_from(min(before))
             self._checkpoints.begin()
         else:
             number = first_attempt(self._spec.earlier)
@@ -365,11 +368,6 @@ class Supervisor:
                 self._announcer.say(line)
             others = [line.run for line in self._journal.runs()]
             self._checkpoints.take_over(self._spec.run, others)
-
-    def _runs_before(self) -> list[Run]:
-        runs = [line.run for line in self._journal.runs()]
-        own, command = self._spec.run.id, self._spec.job.command
-        return [run for run in runs if run.command == command and run.id != own]
 
     def _prepare(self, number: int, decision: Decision | None) -> AttemptContext:
         """Choose the checkpoint to go on from; observers may change what is launched."""

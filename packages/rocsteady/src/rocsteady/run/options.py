@@ -37,9 +37,7 @@ class StopRule(Value, frozen=True, kw_only=True):
 
     within: float  # seconds from when the option began; after them it is kept
     failures: int  # so many of them end it
-    least: float | None = (
-        None  # steps a second; if it is slower at the end of that time, it is left
-    )
+    least: float | None = None  # steps a second; what is slower at the end of that time is left
 
 
 class Fallback(Value, frozen=True, kw_only=True):
@@ -62,7 +60,7 @@ class RunOptions(Value, frozen=True, kw_only=True):
     command: tuple[str, ...] = ()  # as it was typed; (): that of the job file
     name: str | None = None
     resume: str | None = (
-        None  # AUTO, NEVER_RESUME or the name of a run; None: by the last run of the job
+        None  # AUTO, NEVER_RESUME or a run's name; None: by the last run of the job
     )
     resume_trainer: bool = False  # give a plain trainer.train() or fit() the checkpoint
     notify: str = ""  # the address of a webhook; a secret

@@ -201,7 +201,9 @@ def _today(plan: Plan) -> Iterator[Todo]:
         yield Todo(
             "Set deadline in rocsteady.toml and plan again; without one, no option can be late."
         )
-    if plan.not_tried and not plan.machine and plan.recommended and _more_can_be_tried(plan):
+    ends = plan.options[0].finish if plan.options else None
+    more = ends is None or plan.trial_seconds < SHARE * ends.seconds  # trials may take
+    if plan.not_tried and not plan.machine and plan.recommended and more:
         yield Todo("Measure the other options:", (MORE_TIME,))
     if plan.machine:
         yield Todo("On the machine itself: rocsteady doctor, then rocsteady plan, which measures.")
@@ -212,12 +214,6 @@ def _today(plan: Plan) -> Iterator[Todo]:
     else:
         measure = MORE_TIME if plan.trials else "rocsteady plan"
         yield Todo("Measure the options, which cannot be compared yet:", (measure,))
-
-
-def _more_can_be_tried(plan: Plan) -> bool:
-    """Return whether trials are not yet the share of the job that they may be."""
-    ends = plan.options[0].finish if plan.options else None
-    return ends is None or plan.trial_seconds < SHARE * ends.seconds
 
 
 def _first_steps(best: Option) -> Iterator[Todo]:

@@ -202,13 +202,9 @@ def _cells(fault: FaultResult) -> tuple[str, ...]:
     if not fault.fired:
         return (fault.fault, "-", "-", "not reached", "-")
     seen = "-" if fault.seen_after is None else duration(fault.seen_after)
-    return (fault.fault, seen, fault.called or "-", fault.done, _went_on(fault))
-
-
-def _went_on(fault: FaultResult) -> str:
-    if fault.went_on_from is None:
-        return "-"
-    return f"step ~{fault.went_on_from:,}" if fault.went_on_from else "the start"
+    at = fault.went_on_from
+    resumed = "-" if at is None else f"step ~{at:,}" if at else "the start"
+    return (fault.fault, seen, fault.called or "-", fault.done, resumed)
 
 
 def _sentences(result: DrillResult) -> list[str]:

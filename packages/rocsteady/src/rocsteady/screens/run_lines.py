@@ -17,7 +17,7 @@ from typing import NamedTuple, TextIO
 from rocsteady.colours import DIM, GREEN, RED, YELLOW, coloured, takes_colour
 from rocsteady.hangs.judgment.verdict import Verdict
 from rocsteady.hangs.proof.stack_frames import queue_of
-from rocsteady.hangs.proof.wait_set import Activity, Member
+from rocsteady.hangs.proof.wait_set import Activity
 from rocsteady.hangs.values import Wait
 from rocsteady.model import FailureKind, RunEvent, Sign
 from rocsteady.printable import printable
@@ -234,7 +234,8 @@ def _waits(verdict: Verdict) -> str:
     member = min(shown, key=lambda each: (not each.is_main, each.key), default=None)
     if member is None:
         return ""
-    who = "" if _trains(member, members) else "worker "
+    trains = any(each.trains and each.process.pid == member.process.pid for each in members)
+    who = "" if trains else "worker "
     if member.activity is Activity.RUNS:
         return f"{who}running"
     what = queue_of(member.thread.frames) or WAITS.get(member.thread.wait)
@@ -242,11 +243,6 @@ def _waits(verdict: Verdict) -> str:
         return ""
     closed = verdict.waits is not None and verdict.waits.closed
     return f"{who}{'deadlocked' if closed else 'waiting'} on {what}"
-
-
-def _trains(member: Member, members: Sequence[Member]) -> bool:
-    """Return whether a thread is one of a process that trains."""
-    return any(each.trains and each.process.pid == member.process.pid for each in members)
 
 
 def _moving(event: Moving) -> Line:

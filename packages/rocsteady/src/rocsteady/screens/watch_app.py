@@ -149,18 +149,17 @@ class RunView(Vertical):
         self._part.update(progress=part or 0.0)
         self._draw("pace", pace(view))
         self._put("facts", self._facts(view, columns))
-        if not self._is_drawn(view.story, columns, rows):
+        story, *size = self._curves_of or (None, 0, 0)
+        if story is not view.story or size != [
+            columns,
+            rows,
+        ]:  # it is read less often than the rest
             self._curves_of = view.story, columns, rows
             self._put("curves", self._curves(view, columns, rows))
         inside = columns // 2 - 2 if columns >= WIDE else columns
         self._put("details", self._details(view, inside, rows))
         self._log = view.log
         self._show_log()
-
-    def _is_drawn(self, story: RunRecord, columns: int, rows: int) -> bool:
-        """Whether the curves are of this very record: it is read less often than the rest."""
-        before, *size = self._curves_of or (None, 0, 0)
-        return before is story and size == [columns, rows]
 
     def _draw(self, name: str, text: str, style: str = "") -> None:
         self._put(name, Text(text, style))

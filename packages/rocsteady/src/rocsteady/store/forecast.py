@@ -95,8 +95,10 @@ def forecast(
 
     The pace is that of the attempts after ``since``: those before it went another way.
     """
-    if not points or total is None or points[-1].step >= total or _counts_anew(points):
+    if not points or total is None or points[-1].step >= total:
         return None
+    if any(one.attempt == two.attempt and two.step < one.step / 2 for one, two in pairwise(points)):
+        return None  # as that of an epoch: its total is not the job's
     pace = _pace([move for move in _moves(points) if move.attempt > since])
     if pace is None:
         return None
@@ -166,13 +168,6 @@ def _off(pace: _MeasuredPace, work: float) -> float:
     wandering = pace.wanders * min(ahead, pace.seen) / 3
     deviation = math.sqrt(pace.variance + max(wandering, trend) + unseen)
     return math.exp(min(WIDEST_SPREAD, WIDE * (1 + 1.5 / (pace.seen - 1)) * deviation))
-
-
-def _counts_anew(points: Sequence[ProgressPoint]) -> bool:
-    """Return whether a counter starts over, as that of an epoch: its total is not the job's."""
-    return any(
-        one.attempt == two.attempt and two.step < one.step / 2 for one, two in pairwise(points)
-    )
 
 
 def _moves(points: Sequence[ProgressPoint]) -> Iterator[_Move]:

@@ -241,7 +241,8 @@ def _folders(project: Path, state: Path, temporary: Path | None) -> tuple[Path, 
     """
     project, temporary = project.absolute(), temporary or Path(tempfile.gettempdir())
     own = f"{project.name or 'root'}-{fingerprint(str(project))[:12]}"  # found by a person, unique
-    users = f"{_user_name()}-{own}"
+    # On Windows the temporary folder is the user's own.
+    users = f"rocsteady-{own}" if sys.platform == "win32" else f"rocsteady-{os.geteuid()}-{own}"
     journals = read_policy().journals
     first = (journals / users,) if journals else ()
     return *first, project / FOLDER, state / "projects" / own, temporary / users
@@ -301,9 +302,3 @@ def _why(error: OSError) -> str:
     if error.strerror:
         return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
     return str(error)
-
-
-def _user_name() -> str:
-    if sys.platform == "win32":
-        return "rocsteady"  # its temporary folder is the user's own
-    return f"rocsteady-{os.geteuid()}"

@@ -114,10 +114,6 @@ def _with(found: re.Match[str], group: str | int, text: str) -> str:
     return found[0][:before] + text + found[0][after:]
 
 
-def is_commit(name: str, value: str) -> bool:
-    return bool(_HEX_40.fullmatch(value) and _COMMIT.search(f"{name}=".lower()))
-
-
 def _unless_commit(found: re.Match[str]) -> str:
     before = found.string[max(0, found.start() - _LOOK_BACK) : found.start()]
     return found[0] if _COMMIT.search(before) else REDACTED
@@ -509,7 +505,8 @@ class Secrets:
     def pair(self, name: str, value: object) -> object:
         kind = kind_of(name)
         if kind is None or isinstance(value, bool) or value is None:
-            commit = isinstance(value, str) and is_commit(name, value)
+            is_hash = isinstance(value, str) and _HEX_40.fullmatch(value)
+            commit = is_hash and _COMMIT.search(f"{name}=".lower())
             return value if commit else self.value(value)
         if isinstance(value, str):
             return value if harmless(kind, name, value) else self._beside_name(kind, value)

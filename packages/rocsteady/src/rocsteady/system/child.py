@@ -174,7 +174,7 @@ class Child:
             status=self._hear,
             interrupted=self._note_interrupts,
             suspended=self.suspend,
-            may_suspend=self._is_in_front,
+            may_suspend=lambda: self._front() == self.pid,
         )
         self._pump = Pump(wiring, launched.status, log, callbacks)
         self._signals = _Signals(self._pump.wake)
@@ -214,7 +214,8 @@ class Child:
         """Send an interrupt to those whom a terminal would send it, all else to the command."""
         if number == signal.SIGINT:
             self._note_interrupts(1)
-            self._signal_front(number)
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(self._front(), number)
         else:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.kill(self.pid, number)
@@ -340,10 +341,6 @@ class Child:
         for _ in range(times):
             self.interrupts.add(noted)
 
-    def _signal_front(self, number: signal.Signals) -> None:
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(self._front(), number)
-
     def _front(self) -> int:
         """Return the process group that a terminal would signal."""
         for source in self._wiring.sources.values():
@@ -353,9 +350,6 @@ class Child:
                     if front > 0:
                         return front
         return self.pid
-
-    def _is_in_front(self) -> bool:
-        return self._front() == self.pid
 
 
 def _exit_of_orphan(pid: int) -> Exit:

@@ -95,7 +95,8 @@ class Family:
         for pid, seen in everyone.items():
             if pid not in chosen and self._carriers.include(pid, seen):
                 chosen.add(pid)
-        chosen.update(self._in_cgroup())
+        if self.cgroup:
+            chosen.update(map(int, _read(f"{self.cgroup}/cgroup.procs").split()))
         chosen -= {self._keeper, os.getpid()}
         return {
             pid: everyone[pid]
@@ -109,11 +110,6 @@ class Family:
         if seen is not None and seen.parent == self._keeper:
             return {pid: seen}
         return {each: seen for each, seen in self.members().items() if each == pid}
-
-    def _in_cgroup(self) -> list[int]:
-        if not self.cgroup:
-            return []
-        return [int(pid) for pid in _read(f"{self.cgroup}/cgroup.procs").split()]
 
 
 def send(members: Mapping[int, ProcessSnapshot], number: int) -> None:

@@ -224,7 +224,8 @@ class Recorder(TorchDispatchMode):
         slot = self._slots.setdefault(thread, len(self._slots) % wire.SLOTS)
         self._number += 1
         self._locate(call)
-        args, kwargs = described(list(call.args)), described_all(call.kwargs)
+        args = described(list(call.args))
+        kwargs = {name: described(value) for name, value in call.kwargs.items()}
         spelt = json.dumps([str(call.func), args, kwargs])
         call.text = {
             "name": call.name,
@@ -294,10 +295,6 @@ class Recorder(TorchDispatchMode):
 
 def leave_origin(found: dict[str, Any]) -> None:
     page.leave(wire.ORIGIN_SUFFIX, json.dumps({"version": wire.RECORD_VERSION, **found}).encode())
-
-
-def described_all(kwargs: dict[str, Any]) -> dict[str, Any]:
-    return {name: described(value) for name, value in kwargs.items()}
 
 
 def _wait_for(args: Any, result: Any) -> None:

@@ -23,16 +23,13 @@ class ResumeArgument(Value, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 def resume_argument(command: Sequence[str]) -> str:
     """Return the argument by which a command resumes on its own; "" if it has none."""
     known = {argument.name: argument.values for argument in load_arguments()}
+    torchrun = any(word.endswith(("torchrun", "torch.distributed.run")) for word in command[:3])
     for name, value, text in _arguments(command):
         if value.lower() in known.get(name.rpartition(".")[2], ()):
             return text
-        if name == RESTARTS and value.isdecimal() and int(value) and _is_torchrun(command):
+        if name == RESTARTS and value.isdecimal() and int(value) and torchrun:
             return text
     return ""
-
-
-def _is_torchrun(command: Sequence[str]) -> bool:
-    return any(word.endswith(("torchrun", "torch.distributed.run")) for word in command[:3])
 
 
 @cache

@@ -214,7 +214,9 @@ class RecordedRoot:
         real = self.resolve(path)
         found = self._files.get(real)
         if found is None:
-            if real in self._children or _lists(self._files.get(parent(real)), real):
+            above = self._files.get(parent(real))
+            listed = above.names or () if isinstance(above, RecordedPath) else ()
+            if real in self._children or real.rpartition("/")[2] in listed:
                 return RecordedPath()
             raise _missing(path)
         return found
@@ -238,11 +240,6 @@ def _children(files: Mapping[str, object]) -> dict[str, set[str]]:
                 break
             path = folder  # noqa: PLW2901 - climbs to the root
     return children
-
-
-def _lists(folder: object, path: str) -> bool:
-    names = folder.names if isinstance(folder, RecordedPath) else None
-    return path.rpartition("/")[2] in (names or ())
 
 
 def _missing(path: str) -> FileNotFoundError:

@@ -30,7 +30,7 @@ from rocsteady.hangs.values import (
     trainers,
     world_size,
 )
-from rocsteady.model import Blame, RankRecord, RunState, Value
+from rocsteady.model import RankRecord, RunState, Value
 from rocsteady.store.values import PhaseHistory
 from rocsteady.wording import duration
 
@@ -261,10 +261,6 @@ def _with_snapshot(pulse: Pulse, snapshot: Snapshot, waits: WaitKnowledge) -> Pu
     )
 
 
-def _blame(pulse: Pulse) -> Blame | None:
-    return blame(pulse.ranks, world_size(pulse.heartbeats)) if len(pulse.ranks) > 1 else None
-
-
 def _sets(sets: tuple[WaitSet, ...], found: WaitSet) -> tuple[WaitSet, ...]:
     """Continue a row of snapshots that found the same closed set, or begin another.
 
@@ -290,6 +286,7 @@ def _verdict(pulse: Pulse, tick: Tick, allowed: Budgets, patience: Patience) -> 
     over = finished(tick.heartbeats)
     proof = pulse.proof if suspicious else None
     limit = _limit(pulse, proof, allowed, patience)
+    several = suspicious and len(pulse.ranks) > 1
     condition = _condition(pulse, limit, allowed, patience)
     if over and condition in (RunState.STARTING, RunState.HEALTHY):
         condition = RunState.FINISHING
@@ -306,7 +303,7 @@ def _verdict(pulse: Pulse, tick: Tick, allowed: Budgets, patience: Patience) -> 
         waits=proof,
         moves=pulse.reading is not None and pulse.reading.moves,
         apart=pulse.apart,
-        blame=_blame(pulse) if suspicious else None,
+        blame=blame(pulse.ranks, world_size(pulse.heartbeats)) if several else None,
         ranks=pulse.ranks if suspicious else (),
     )
 

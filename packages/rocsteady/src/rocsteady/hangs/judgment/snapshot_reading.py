@@ -310,7 +310,8 @@ def _family(
     for pid in pids & {process.parent for process in earlier.values()}:
         alive = {process.pid for process in now.processes}
         for old in earlier.values():
-            if old.parent == pid and old.pid not in alive and _lived(old):
+            lived = any(thread.state != "Z" for thread in old.threads)
+            if old.parent == pid and old.pid not in alive and lived:
                 yield Moved("saw a child end", pid)
     for process in now.processes:
         old_one = earlier.get(process.pid)
@@ -320,10 +321,6 @@ def _family(
             yield Moved("has a new child", process.parent)
         elif (_cpu(process) - _cpu(old_one)) / seconds >= BUSY_SHARE:
             yield Moved("computes", process.pid)
-
-
-def _lived(process: ProcessSeen) -> bool:
-    return any(thread.state != "Z" for thread in process.threads)
 
 
 def _cpu(process: ProcessSeen) -> float:

@@ -17,11 +17,11 @@ def folders(pid: int, root: Path = ROOT) -> dict[str, Path]:
 
 @lru_cache(maxsize=100)
 def _folders(groups: str, root: Path) -> dict[str, Path]:
-    found = {}
+    found, both = {}, (root / MOUNT / "unified").is_dir()
     for line in groups.splitlines():
         number, _, rest = line.partition(":")
         controllers, _, path = rest.partition(":")
-        mount = root / MOUNT / (controllers if number != "0" else _unified_mount(root))
+        mount = root / MOUNT / (controllers if number != "0" else "unified" if both else "")
         inside = mount / path.lstrip("/")
         # In a container the path is often the host's, and what is mounted is our own group.
         folder = inside if ".." not in path and inside.is_dir() else mount
@@ -43,8 +43,3 @@ def read(path: Path) -> str:
         return path.read_text()
     except (OSError, UnicodeDecodeError):
         return ""
-
-
-def _unified_mount(root: Path) -> str:
-    both = root / MOUNT / "unified"
-    return "unified" if both.is_dir() else ""

@@ -157,8 +157,8 @@ class GpuSigns:
 
     def _is_idle(self, pids: Sequence[int], members: Members, within: timedelta) -> bool:
         """Return whether all counters are there and show that nothing runs."""
-        copied, before = self._sdma(pids), self._copied
-        self._copied = copied
+        read, before = self._numbers(pids, "sdma_*"), self._copied
+        self._copied = copied = sum(read) if read else None
         occupied = self._numbers(pids, "stats_*/cu_occupancy")
         if copied is None or copied != before or not occupied or any(occupied):
             return False
@@ -169,10 +169,6 @@ class GpuSigns:
             if gpu.pci_address.rpartition(".")[0] in members.gpus
         ]
         return bool(busy) and all(each is not None and each <= IDLE_PERCENT for each in busy)
-
-    def _sdma(self, pids: Sequence[int]) -> int | None:
-        found = self._numbers(pids, "sdma_*")
-        return sum(found) if found else None
 
     def _numbers(self, pids: Sequence[int], pattern: str) -> list[int]:
         folders = [self._root / KFD / "proc" / str(pid) for pid in pids]

@@ -72,15 +72,11 @@ def read_groups(pids: Iterable[int], root: Path = ROOT) -> tuple[GroupMemory, ..
         if "memory" in groups:  # version 1
             found.setdefault(groups["memory"], _group(groups["memory"]))
         elif cgroups.UNIFIED in groups:
-            folder = _with_memory(groups[cgroups.UNIFIED])
+            own = groups[cgroups.UNIFIED]  # one that was made for a run may not count memory
+            counting = (it for it in (own, *own.parents) if (it / "memory.events").exists())
+            folder = next(counting, own)
             found.setdefault(folder, _group(folder))
     return tuple(found.values())
-
-
-def _with_memory(folder: Path) -> Path:
-    """Return the nearest group that counts memory: one that was made for a run may not."""
-    up = (folder, *folder.parents)
-    return next((group for group in up if (group / "memory.events").exists()), folder)
 
 
 def oom_kills_since(before: Iterable[GroupMemory]) -> int | None:

@@ -72,7 +72,7 @@ def take_snapshot(  # noqa: PLR0913 - how closely, each by name
         at=at,
         processes=tuple(_with_stacks(process, found) for process in seen),
         stacks=bool(found.threads),
-        why_no_stacks=_why_none(found),
+        why_no_stacks="" if found.threads else next(iter(found.missing.values()), NO_PYTHON),
     )
     wanted = set(native(snapshot)) & pythons.keys() if native else set()
     return _with_native(snapshot, wanted, known.native, _left(until), py_spy)
@@ -290,9 +290,3 @@ def _with_stack(thread: ThreadSeen, stack: ThreadStack | None) -> ThreadSeen:
     if stack is None:
         return thread
     return msgspec.structs.replace(thread, frames=stack.frames, native=stack.native)
-
-
-def _why_none(stacks: Stacks) -> str:
-    if stacks.threads:
-        return ""
-    return next(iter(stacks.missing.values()), NO_PYTHON)

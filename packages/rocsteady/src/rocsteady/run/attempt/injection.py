@@ -256,9 +256,8 @@ class HeartbeatCheck:
 
     def __init__(self, announcer: Announcer, *, pages: Path | None, began: float) -> None:
         self._announcer, self._pages = announcer, pages
-        self._due: float | None = (
-            began + TORCH_POLL_INTERVAL if pages else None
-        )  # None: nothing more to say
+        # None: there is nothing more to say.
+        self._due: float | None = began + TORCH_POLL_INTERVAL if pages else None
 
     def starts(self, command: Sequence[str]) -> None:
         """Announce it before the start, if the command itself shows it."""

@@ -156,10 +156,8 @@ def _birth(pid: int) -> int | None:
     return None if stat.dead else stat.start
 
 
-MIN_STEPS, MAX_DIFFERENCE = (
-    2,
-    0.25,
-)  # steps, and the part of them by which two counts of the same may differ
+# Steps, and the part of them by which two counts of the same may differ.
+MIN_STEPS, MAX_DIFFERENCE = 2, 0.25
 
 
 class PrintedCounter:

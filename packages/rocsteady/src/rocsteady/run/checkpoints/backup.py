@@ -34,11 +34,20 @@ def back_up(folder: Path, since: float, target: Path, at_most: int | None = None
     More than ``at_most`` bytes are not copied, and the folder is "".
     """
     try:
-        return _copied(dict(written_files(folder, since)), folder, target, at_most)
+        wanted = dict(written_files(folder, since))
+        names = tuple(sorted(str(path.relative_to(folder)) for path in wanted))
+        if at_most is not None and sum(wanted.values()) > at_most:
+            return BackedUpFiles(folder="", files=len(wanted), names=names)
+        if lacking := no_room(wanted.values(), target.parent):
+            raise RocsteadyError(
+                f"not enough disk space to back up the files that the run wrote: {lacking}"
+            )
+        copy_files(wanted, folder, target)
     except OSError as error:
         raise RocsteadyError(
             f"the files of the run cannot be backed up: {error.filename}: {error.strerror}"
         ) from None
+    return BackedUpFiles(folder=str(target), files=len(wanted), names=names)
 
 
 def wrote_model(folder: Path, since: float) -> bool:
@@ -47,20 +56,6 @@ def wrote_model(folder: Path, since: float) -> bool:
         return any(path.suffix.lower() in MODELS for path, _ in written_files(folder, since))
     except (OSError, RocsteadyError):  # it cannot be told, so nothing is put at risk
         return True
-
-
-def _copied(
-    wanted: dict[Path, int], folder: Path, target: Path, at_most: int | None
-) -> BackedUpFiles:
-    names = tuple(sorted(str(path.relative_to(folder)) for path in wanted))
-    if at_most is not None and sum(wanted.values()) > at_most:
-        return BackedUpFiles(folder="", files=len(wanted), names=names)
-    if lacking := no_room(wanted.values(), target.parent):
-        raise RocsteadyError(
-            f"not enough disk space to back up the files that the run wrote: {lacking}"
-        )
-    copy_files(wanted, folder, target)
-    return BackedUpFiles(folder=str(target), files=len(wanted), names=names)
 
 
 def no_room(sizes: Iterable[int], place: Path) -> str:

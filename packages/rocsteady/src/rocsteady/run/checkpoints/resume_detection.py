@@ -22,6 +22,8 @@ from rocsteady.doctor.knowledge.resume_arguments import resume_argument
 from rocsteady.doctor.knowledge.trainers import Prevents, Trainer, library_of, trainer_of
 from rocsteady.model import Value
 from rocsteady.run.checkpoints.script_facts import (
+    CONFIG_LIMIT,
+    SIZE_LIMIT,
     ScriptOption,
     declares_option,
     name_of,
@@ -30,9 +32,7 @@ from rocsteady.run.checkpoints.script_facts import (
 )
 from rocsteady.run.job.values import CHECKPOINT
 
-SIZE_LIMIT = 4 * 1024 * 1024  # bytes of a file
 MAX_MODULES = 60  # of the user's own that a script imports
-CONFIG_LIMIT = 256 * 1024  # bytes
 CONFIG_SUFFIXES = (".yaml", ".yml", ".json", ".toml")
 UNKNOWN_CHECKPOINT = "CHECKPOINT"  # in what is shown, where the text does not name one
 _OPTIONS = re.compile(r"resum|ckpt|checkpoint|(^|_)load|restor|contin|snapshot|restart|recover")
@@ -70,10 +70,8 @@ KEYWORDS = {"resume_from_checkpoint": "train", "ckpt_path": "fit", "resume": "tr
 SAVES = {"save": 1, "save_state": 0, "save_checkpoint": 0, "save_file": 1}  # and where the path is
 FOLDERS = ("makedirs", "mkdir")
 OF_PARAMETERS = ("fire.Fire", "Fire", "typer.run")  # make options of a function's parameters
-LIBRARY_CLASSES = (
-    "Loop",
-    "Checkpointer",
-)  # of rocsteady_train: they report where they save, and resume
+# Of rocsteady_train: they report where they save, and resume.
+LIBRARY_CLASSES = ("Loop", "Checkpointer")
 
 
 class ResumeSign(Enum):
@@ -836,13 +834,10 @@ class _Detection:
             if self._is_training_state(load):
                 where = self._program.where(load.call)
                 return ResumeMethod(how=ResumeSign.ITSELF, where=where)
-            if self._saves_at(load):
+            read = set(_read(source)) if source else set()
+            if any(read & set(_read(path)) for path in self._saved_paths()):
                 self._why = self._lacking(load)
         return None
-
-    def _saves_at(self, load: Load) -> bool:
-        read = set(_read(load.source)) if load.source else set()
-        return any(read & set(_read(path)) for path in self._saved_paths())
 
     def _looks_first(self, load: Load) -> bool:
         """Return whether the script asks if there is a checkpoint before it loads one."""
@@ -932,8 +927,3 @@ class _Detection:
             if _CHECKPOINT_NAME.search(text) and "best" not in text:
                 files.add("" if joined else text)
         return files.pop() if len(files) == 1 else ""
-
-
-def _plainness(option: ScriptOption) -> tuple[bool, int]:
-    """Sort options: those that speak of resuming first."""
-    return "resum" not in option.name.lower(), option.line

@@ -11,7 +11,7 @@ import queue
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
@@ -21,7 +21,7 @@ import msgspec
 from rocsteady.model import Decision, Failure, Next, RunOutcome, Value
 from rocsteady.run.job.address import host_of
 from rocsteady.run.job.job_file import user_configuration
-from rocsteady.run.job.notify import Notify, NotifyEvent, WebhookKind, kind_of
+from rocsteady.run.job.notify import NotifyEvent, WebhookKind, kind_of
 from rocsteady.run.job.values import Job
 from rocsteady.run.stopwatch import Stopwatch
 from rocsteady.run.telling.announcer import Announcer
@@ -118,17 +118,12 @@ def channels(job: Job | None, folder: Path) -> tuple[Channel, ...]:
     wanted = [(user_configuration().notify, Path.home()), (job.notify if job else None, folder)]
     found: dict[object, Channel] = {}
     for notify, place in wanted:
-        for channel in channels_of(notify, place) if notify else ():
-            found.setdefault(channel.command or channel.webhook, channel)
+        if notify and notify.command:
+            channel = Channel(command=notify.command, folder=place, on=notify.on)
+            found.setdefault(notify.command, channel)
+        if notify and notify.webhook:
+            found.setdefault(notify.webhook, Channel(webhook=notify.webhook, on=notify.on))
     return tuple(found.values())
-
-
-def channels_of(notify: Notify, folder: Path) -> Iterator[Channel]:
-    """Yield the ways that one table names."""
-    if notify.command:
-        yield Channel(command=notify.command, folder=folder, on=notify.on)
-    if notify.webhook:
-        yield Channel(webhook=notify.webhook, on=notify.on)
 
 
 @dataclass

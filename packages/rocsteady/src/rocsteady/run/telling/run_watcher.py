@@ -86,7 +86,9 @@ class RunWatcher:
         pages = self._pages(line) if line.alive else None
         beats, waits = self._heartbeats(pages) if line.alive else (), read_waits(pages)
         if beats and line.step is not None and line.attempts:
-            line = msgspec.structs.replace(line, step=max(line.step, *_steps(beats)))
+            line = msgspec.structs.replace(
+                line, step=max(line.step, *(it.base + it.step for it in beats))
+            )
         now = time.time()
         return WatchView(
             now=now,
@@ -110,11 +112,11 @@ class RunWatcher:
         lines = self._journal.runs()
         story = story_ahead(self._journal.story(self.name), lines, now=time.time())
         line = next(line for line in lines if line.run.name == self.name)
-        shown = _without_secrets(line), _without_secrets_in(story)
+        shown_line = msgspec.convert(Secrets().value(msgspec.to_builtins(line)), RunLine)
         self._gpu_users = gpu_users()
         self._read_at = time.monotonic()
         self._wait = max(READ_EVERY, (self._read_at - began) / READING_SHARE)
-        return lines, *shown
+        return lines, shown_line, _without_secrets_in(story)
 
     def _log(self) -> tuple[str, ...]:
         """Return the last lines that the script printed, in all attempts."""
@@ -189,10 +191,6 @@ def line_of_text(view: WatchView, state: str, ahead: str, *, moving: bool) -> st
     return f"{line.run.name}: {', '.join(words)}"
 
 
-def _steps(beats: tuple[Heartbeat, ...]) -> tuple[int, ...]:
-    return tuple(beat.base + beat.step for beat in beats)
-
-
 def _quiet(line: RunLine, beats: tuple[Heartbeat, ...], now: float) -> float | None:
     """Return the seconds since the last step of the last attempt."""
     last = max((beat.last_step or 0.0 for beat in beats), default=0.0)
@@ -230,10 +228,6 @@ def _ranks(beats: tuple[Heartbeat, ...], waits: RankWaits) -> tuple[RankView, ..
         if beat.rank is not None
     }
     return tuple(ranks[rank] for rank in sorted(ranks))
-
-
-def _without_secrets(line: RunLine) -> RunLine:
-    return msgspec.convert(Secrets().value(msgspec.to_builtins(line)), RunLine)
 
 
 def _without_secrets_in(story: RunRecord) -> RunRecord:
