@@ -19,7 +19,6 @@ from rocsteady.doctor.diagnosis import CHECKS, doctors_knowledge, rule_findings
 from rocsteady.doctor.facts import gather
 from rocsteady.doctor.knowledge.failures import (
     FailureKnowledge,
-    KnownFailure,
     KnownMessage,
     find_message,
     load_failures,
@@ -31,7 +30,7 @@ from rocsteady.failures.classify import Classifier
 from rocsteady.failures.remedy import load_remedies
 from rocsteady.failures.signature_search import cleaned
 from rocsteady.failures.symptoms import Symptoms
-from rocsteady.model import Certainty, Failure, FailureKind, Fingerprint
+from rocsteady.model import Certainty, Failure, FailureKind
 from rocsteady.screens.explain import (
     MachineContext,
     failure_page,
@@ -114,7 +113,7 @@ def _show_failure(text: str, root: Root, *, as_json: bool) -> int:
     knowledge = load_failures()
     recovered = False
     if text in knowledge.kinds:
-        named = _failure_of(knowledge.kinds[text])
+        named = knowledge.kinds[text].failure
     else:
         given = _given(text)
         classifier, symptoms = Classifier(knowledge), Symptoms(log=cleaned(given))
@@ -155,18 +154,6 @@ def _refuse_name(text: str, knowledge: FailureKnowledge) -> None:
         known = (*knowledge.kinds, *load_remedies(), *doctors_knowledge().rules)
         unknown = no_such("failure, workaround or rule", text, known, FIND_FAILURE)
         raise click.BadParameter(unknown, param_hint="TEXT")
-
-
-def _failure_of(kind: KnownFailure) -> Failure:
-    return Failure(
-        kind=kind.id,
-        title=kind.title,
-        words=kind.words,
-        certainty=Certainty.CERTAIN,
-        fingerprint=Fingerprint(kind=kind.id),
-        seen=(),
-        sources=kind.sources,
-    )
 
 
 def _show_message(message: KnownMessage, line: str, *, as_json: bool) -> None:

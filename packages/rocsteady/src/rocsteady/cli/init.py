@@ -77,9 +77,8 @@ def command(  # noqa: PLR0913 - one argument an option
     check_command(words, folder)
     ask_about_paths(words, folder, "short run", yes=yes)
     _say(f"observing {shown_command(words)} for {seconds} s of training.")
-    memory = Memory(
-        find_journal_place(saved_plan.home(folder))
-    )  # nothing is made in the user's folder
+    # Nothing is made in the user's folder.
+    memory = Memory(find_journal_place(saved_plan.home(folder)))
     trials = Trials(folder, memory, tell)
     try:
         with trials:
@@ -88,7 +87,9 @@ def command(  # noqa: PLR0913 - one argument an option
                 found = trials.run(Job(command=words), Strategy(), bounds)
         if trials.stopped:
             raise KeyboardInterrupt  # noqa: TRY301 - wherever ^C is pressed, the same is said
-        one = _watched(found, words)
+        if not found:
+            raise RocsteadyError(f"{words[0]} could not be started. Nothing was written")
+        one = found[-1]
         if trials.changes:
             _say(f"{changes_in_words(trials.changes)}.")
         failed = _why_not(one)
@@ -126,12 +127,6 @@ def _progress(elapsed: float, measured: float, wanted: int) -> ProgressLine:
         return ProgressLine(f"waiting for the first step, {elapsed:.0f} s so far")
     done = min(measured, wanted)
     return ProgressLine(f"{done:.0f} of {wanted} s of training", done / wanted)
-
-
-def _watched(found: tuple[TrialResult, ...], words: tuple[str, ...]) -> TrialResult:
-    if not found:
-        raise RocsteadyError(f"{words[0]} could not be started. Nothing was written")
-    return found[-1]
 
 
 def _why_not(one: TrialResult) -> str:

@@ -350,9 +350,11 @@ class ExceptionRules:
         if vague and traces:  # it may be because of another
             cause = self._of_chain(raised.traceback, traces, symptoms)
             named = cause if cause and cause.kind != FailureKind.UNKNOWN else named
+        found = _PLACE.match(raised.place)
+        place = f"{found['file']} {found['function']}" if found else raised.place
         return named._replace(
             at=at,
-            place=named.place or _without_line(raised.place),
+            place=named.place or place,
             traceback=(raised.traceback or trace.text)[-TRACEBACK_LENGTH:],
             bare=False,
         )
@@ -487,8 +489,3 @@ def _chains(traces: Sequence[Traceback]) -> Iterator[list[Traceback]]:
         chain.append(trace)
     if chain:
         yield chain
-
-
-def _without_line(place: str) -> str:
-    found = _PLACE.match(place)
-    return f"{found['file']} {found['function']}" if found else place

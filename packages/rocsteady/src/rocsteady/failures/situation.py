@@ -52,9 +52,7 @@ class Situation(Value, frozen=True, kw_only=True):
     component: Component = Component.UNKNOWN
     person: Fix | None = None  # what somebody must do, where nobody else can
     strategy: Strategy  # that failed
-    tried: tuple[
-        FailedAttempt, ...
-    ]  # oldest first; the last is the attempt that failed with ``failure``
+    tried: tuple[FailedAttempt, ...]  # oldest first; the last is the one that failed
     machine: Machine
     variables: dict[str, str] = msgspec.field(default_factory=dict)  # as the user has them
     loader: LoaderFacts | None = None  # None: no DataLoader was seen

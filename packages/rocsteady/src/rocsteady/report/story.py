@@ -116,9 +116,8 @@ class RunFacts(Value, frozen=True, kw_only=True):
     diagnosis: Diagnosis | None = None  # of the machine when the run began
     variables: dict[str, str] = msgspec.field(default_factory=dict)  # that rocsteady knows
     evidence: tuple[IncidentEvidence, ...] = ()
-    failed_at: dict[int, SourceExcerpt] = msgspec.field(
-        default_factory=dict
-    )  # by attempt, without a hang
+    # By attempt, without a hang.
+    failed_at: dict[int, SourceExcerpt] = msgspec.field(default_factory=dict)
     crash: str = ""  # what is known of a crash of the machine, if there was one
     advice: dict[str, Fix] = msgspec.field(default_factory=dict)  # by the kind of a failure
     log_tail: str = ""

@@ -33,6 +33,7 @@ from rocsteady.model import RunOutcome, Value
 from rocsteady.printable import printable
 from rocsteady.run.attempt.watch_requests import STACKS, RequestKind, put_request
 from rocsteady.run.telling.run_watcher import RunWatcher, WatchView
+from rocsteady.screens.plan import clean
 from rocsteady.screens.runs import render_summary, state_of
 from rocsteady.screens.screen import Page
 from rocsteady.screens.watch import (
@@ -143,7 +144,7 @@ class RunView(Vertical):
         state = condition(view)
         style = state.style if state.style == "bold" else f"{state.style} bold"
         self._draw("badge", f" {state.value.upper()} ", f"{style} reverse")
-        self._draw("name", _line(view.line.run.name[:NAME_WIDTH]), "bold")
+        self._draw("name", clean(view.line.run.name[:NAME_WIDTH]), "bold")
         part = part_done(view.line)
         self._part.display = part is not None and columns >= NARROW
         self._part.update(progress=part or 0.0)
@@ -175,16 +176,16 @@ class RunView(Vertical):
     def _facts(self, view: WatchView, columns: int) -> Text:
         """Return what is known in numbers, the strip of retries, and what to know first."""
         cells = [
-            Text.assemble((f"{label} ", "dim"), _line(value))
+            Text.assemble((f"{label} ", "dim"), clean(value))
             for label, value in facts(view, self._zone)
         ]
         lines = list(_rows(cells, columns))
         if told := headline(view):
-            said = Text(_line(told), condition(view).style, no_wrap=True)
+            said = Text(clean(told), condition(view).style, no_wrap=True)
             said.truncate(columns, overflow="ellipsis")
             lines.insert(0, said)
         if chips := retries(view.story):
-            lines.append(_strip([Text(_line(chip.text), chip.style) for chip in chips], columns))
+            lines.append(_strip([Text(clean(chip.text), chip.style) for chip in chips], columns))
         return Text("\n").join(lines)
 
     def _curves(self, view: WatchView, columns: int, rows: int) -> Text:
@@ -228,12 +229,12 @@ class RunView(Vertical):
         events = max(1, min((rows - 16) // 4, 8))
         for label, value in details(view, self._zone, events=events):
             if isinstance(value, str):
-                text = Text(_line(value), no_wrap=True)
+                text = Text(clean(value), no_wrap=True)
                 text.truncate(max(width, 1), overflow="ellipsis")
                 lines += _labelled(label, [text])
             else:
                 cells = [
-                    Text(_line(cell), "red" if cell.endswith(ODD_RANK) else "") for cell in value
+                    Text(clean(cell), "red" if cell.endswith(ODD_RANK) else "") for cell in value
                 ]
                 lines += _labelled(label, _rows(cells, width))
         return Text("\n").join(lines)
@@ -373,7 +374,7 @@ class Question(ModalScreen[bool]):
         self._text = text
 
     def compose(self) -> ComposeResult:
-        yield Static(Text(f"{_line(self._text)} y/n", "bold"), markup=False)
+        yield Static(Text(f"{clean(self._text)} y/n", "bold"), markup=False)
 
     def on_key(self, event: Key) -> None:
         event.stop()
@@ -524,7 +525,7 @@ class WatchApp(App[int]):
 
     def _say(self, text: str) -> None:
         self._note_until = time.monotonic() + NOTE_FOR
-        self._note.update(Text(_line(text)))
+        self._note.update(Text(clean(text)))
 
     def _request(self, kind: RequestKind) -> bool:
         try:
@@ -567,9 +568,5 @@ class WatchApp(App[int]):
 def _choice(number: int, line: RunLine) -> str:
     step = "" if line.step is None else f"step {line.step:,}"
     total = f"/{line.total:,}" if line.total and step else ""
-    name = _line(line.run.name)
+    name = clean(line.run.name)
     return f"{number}  {name:<24} {state_of(line):<12} {step}{total}"
-
-
-def _line(text: str) -> str:
-    return printable(" ".join(text.split()))

@@ -22,7 +22,6 @@ from rocsteady.store.location import PRIVATE, RUNS, make_private, memory_file
 from rocsteady.store.user_folders import state_folder
 from rocsteady.store.values import AttemptRecord, DecisionRecord, Run
 from rocsteady.system.atomic_file import write_whole
-from rocsteady.system.json_bytes import from_json, to_json
 
 ACCOUNT_BYTES = 64 * 1024 * 1024  # bytes
 
@@ -96,13 +95,14 @@ def keep(value: Value, records: Path) -> None:
     with contextlib.suppress(OSError):
         make_private(_state())
         folder.mkdir(mode=PRIVATE, parents=True, exist_ok=True)
-        write_whole(folder / type(value).__name__, to_json(value))
+        content = json.dumps(msgspec.to_builtins(value))  # names that are not UTF-8 come back
+        write_whole(folder / type(value).__name__, content.encode())
 
 
 def kept(kind: type[T], records: Path) -> T | None:
     try:
         content = read_regular(account_folder(records) / kind.__name__, ACCOUNT_BYTES)
-        return from_json(content, kind)
+        return msgspec.convert(json.loads(content), kind)
     except (OSError, ValueError, RecursionError, msgspec.MsgspecError):
         return None
 

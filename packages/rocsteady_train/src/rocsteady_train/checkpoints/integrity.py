@@ -31,9 +31,8 @@ HEADER_LIMIT = 100 * 1024 * 1024  # bytes; as safetensors itself
 ZIP = b"PK\x03\x04"
 OLD_TORCH = b"\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19."  # before 1.6: a row of pickles
 MODELS = frozenset({".pt", ".pth", ".ckpt", ".safetensors", ".onnx"})
-TORCH_SAVED = frozenset(
-    {".bin", ".pkl"}
-)  # so named by others; torch.save wrote them if it is a zip
+# So named by others; torch.save wrote them if it is a zip.
+TORCH_SAVED = frozenset({".bin", ".pkl"})
 
 
 def wrong_with_model(path: Path, checksums: int = CHECKSUM_LIMIT) -> str:

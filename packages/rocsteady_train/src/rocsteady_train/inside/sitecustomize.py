@@ -127,9 +127,8 @@ def tell(when: str, name: str, module: "ModuleType") -> None:
     if TORCH in WATCHED:
         return
     try:
-        hooks = __import__(
-            INSIDE + ".heartbeat.hooks", fromlist=["hooks"]
-        )  # only once there is torch
+        # Only once there is torch.
+        hooks = __import__(INSIDE + ".heartbeat.hooks", fromlist=["hooks"])
         getattr(hooks, when)(name, module)
     except Exception as error:  # whatever it is, the script must go on
         note(f"hook of {name}", error)

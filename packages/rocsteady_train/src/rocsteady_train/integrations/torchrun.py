@@ -353,9 +353,8 @@ class Rendezvous(RendezvousHandler):
             answer = self._decision(info)
         except FAULTS as error:  # of ours, or of the store: torchrun goes on without us
             sys.stderr.write(f"rocsteady: {type(error).__name__}: {error}\n")
-            answer = (
-                {"again": True} if self._several else None
-            )  # never without what the others have
+            # Never without what the others have.
+            answer = {"again": True} if self._several else None
         if answer is None:
             sys.stderr.write("rocsteady: the watcher does not answer; the ranks run unwatched.\n")
         elif "again" in answer:

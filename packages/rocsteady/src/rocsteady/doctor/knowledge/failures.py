@@ -15,7 +15,7 @@ from msgspec import Meta
 from rocsteady.doctor.knowledge.reader import DataFolder, Problems, blanks
 from rocsteady.doctor.knowledge.values import Fix, KnowledgeEntry, Slug, Sources, Text
 from rocsteady.errors import KnowledgeError
-from rocsteady.model import Certainty, FailureKind, Role, Value
+from rocsteady.model import Certainty, Failure, FailureKind, Fingerprint, Role, Value
 
 _WORD = frozenset(b"_ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz")
 _BLANK = bytes(code if code in _WORD else ord(" ") for code in range(256))
@@ -70,6 +70,19 @@ class KnownFailure(KnowledgeEntry, frozen=True, kw_only=True):
     fix: Fix | None = None  # where nothing but a person helps
     advice: Fix | None = None  # what a person can do as well, where the program has remedies
 
+    @property
+    def failure(self) -> Failure:
+        """One of this kind, of which nothing else is known."""
+        return Failure(
+            kind=self.id,
+            title=self.title,
+            words=self.words,
+            certainty=Certainty.CERTAIN,
+            fingerprint=Fingerprint(kind=self.id),
+            seen=(),
+            sources=self.sources,
+        )
+
 
 class Signature(KnowledgeEntry, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One way to recognise a kind."""
@@ -79,9 +92,7 @@ class Signature(KnowledgeEntry, frozen=True, kw_only=True, forbid_unknown_fields
     where: Where
     sources: Sources
     sample: str = ""  # a text that it recognises
-    literals: tuple[
-        str, ...
-    ] = ()  # whole words; one of these stands in the text, or no pattern fits
+    literals: tuple[str, ...] = ()  # whole words; one of them stands in the text, or nothing fits
     pattern: str = ""  # a regular expression; its group "place" is what the failure is tied to
     exceptions: tuple[str, ...] = ()  # types, qualified as a traceback prints them
     frames: tuple[str, ...] = ()  # "function (end/of/file.py)", either of them alone: one of these

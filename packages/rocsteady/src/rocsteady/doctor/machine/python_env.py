@@ -96,7 +96,8 @@ def _from_prefix(view: View, prefix: str, chosen: str, version: str = "") -> Pyt
     settings = _settings(view.text(f"{prefix}/pyvenv.cfg") or "")
     version = settings.get("version") or settings.get("version_info") or version
     sites = _site_packages(view, prefix, version)
-    version = version or _version_in(sites)
+    in_path = re.search(r"python(3\.\d+)", sites[0]) if sites else None
+    version = version or (in_path.group(1) if in_path else "")
     shared = settings.get("include-system-site-packages", "").lower() == "true"
     if shared:
         home = settings.get("home", "").replace("\\", "/").removesuffix("/bin")
@@ -150,8 +151,3 @@ def _linked(view: View, site: str) -> list[str]:
 def _settings(text: str) -> dict[str, str]:
     rows = (line.partition("=") for line in text.splitlines())
     return {name.strip().lower(): value.strip() for name, equals, value in rows if equals}
-
-
-def _version_in(sites: tuple[str, ...]) -> str:
-    match = re.search(r"python(3\.\d+)", sites[0]) if sites else None
-    return match.group(1) if match else ""

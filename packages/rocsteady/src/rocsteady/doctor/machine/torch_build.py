@@ -114,7 +114,9 @@ def read_torch(view: View, python: PythonEnv) -> TorchBuild | None:
     version = facts.get("__version__") or ""
     hip, cuda = facts.get("hip"), facts.get("cuda")
     arches, arches_from = _arches(view, folder, python) if hip else ((), "")
-    registered = sorted({found for name, found in packages(view, python) if name == "torch"})
+    installed, libraries = packages(view, python), view.names(f"{folder}/lib")
+    registered = sorted({found for name, found in installed if name == "torch"})
+    bundled = any(name.startswith(RUNTIME_LIBRARIES) for name in libraries)
     return TorchBuild(
         folder=folder,
         version=version,
@@ -125,9 +127,9 @@ def read_torch(view: View, python: PythonEnv) -> TorchBuild | None:
         git_version=facts.get("git_version"),
         arches=arches,
         arches_from=arches_from,
-        bundles_rocm=_bundles_rocm(view, folder, python),
+        bundles_rocm=bundled or any(name == "rocm_sdk_core" for name, _ in installed),
         twice=tuple(registered) if len(registered) > 1 else (),
-        brings_libnuma="libnuma.so" in view.names(f"{folder}/lib"),
+        brings_libnuma="libnuma.so" in libraries,
     )
 
 
@@ -183,11 +185,6 @@ def _arches(view: View, folder: str, python: PythonEnv) -> tuple[tuple[str, ...]
     device_packages = (name for name, _ in packages(view, python) if "device_gfx" in name)
     found = gfx_names(device_packages)
     return in_order(found), "file names" if found else ""
-
-
-def _bundles_rocm(view: View, folder: str, python: PythonEnv) -> bool:
-    bundled = any(name.startswith(RUNTIME_LIBRARIES) for name in view.names(f"{folder}/lib"))
-    return bundled or any(name == "rocm_sdk_core" for name, _ in packages(view, python))
 
 
 def _rocm_release(version: str, rocm: str | None, hip: str | None) -> str | None:

@@ -58,9 +58,8 @@ SLACK = 0.5
 WATCHDOG = 60.0
 ALARMS = {14: "SIGALRM", 26: "SIGVTALRM", 27: "SIGPROF"}
 CHILD_ENDED = 17
-FAULTS = frozenset(
-    {4, 5, 6, 7, 8, 11, 31, 32, 33}
-)  # of the process itself, and the C library's own
+# Of the process itself, and the C library's own.
+FAULTS = frozenset({4, 5, 6, 7, 8, 11, 31, 32, 33})
 # No handler of these frees a thread: the ends that users and systems send, faults of the process
 # itself, the size of a terminal, the C library's own, and SIGURG, on which we ask for stacks.
 HARMLESS = FAULTS | {2, 15, 13, 25, 28, 23, CHILD_ENDED}

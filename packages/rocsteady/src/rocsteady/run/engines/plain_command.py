@@ -93,16 +93,13 @@ def without_own_restarts(command: tuple[str, ...], hosts: str = "1") -> tuple[st
     own = command[first : _script(command, first)]
     if not first or options(own).get("nnodes", hosts) not in ONE_HOST:
         return command
-    places = [at for at, word in enumerate(own) if _is_restarts(word)]
+    names = [word.partition("=")[0].replace("_", "-") for word in own]
+    places = [at for at, name in enumerate(names) if name == "--max-restarts"]
     if not places:
         return command
     after = places[0] + (1 if "=" in own[places[0]] else 2)
     ours = (*own[: places[0]], "--max-restarts=0", *own[after:])
     return *command[:first], *ours, *command[first + len(own) :]
-
-
-def _is_restarts(word: str) -> bool:
-    return word.partition("=")[0].replace("_", "-") == "--max-restarts"
 
 
 def _launcher(command: Sequence[str]) -> int:

@@ -19,12 +19,10 @@ from rocsteady.failures.situation import BROUGHT_ABOUT, Situation, made_differen
 from rocsteady.model import (
     CPU,
     BatchSplit,
-    Certainty,
     Decision,
     FailedAttempt,
     Failure,
     FailureKind,
-    Fingerprint,
     Next,
     Outcome,
     Strategy,
@@ -154,7 +152,7 @@ def first_decision(history: History, options: RunOptions, here: Here) -> Decisio
     crashed = begins.strategy
     if options.retry_crashed or crashed not in here.machine.deadly:
         return begins
-    failure = _went_down()
+    failure = load_failures().kinds[FailureKind.MACHINE_WENT_DOWN].failure
     tried = (*history.tried, FailedAttempt(strategy=crashed, failure=failure.fingerprint))
     situation = situation_of(history, options, here, failure, strategy=crashed, tried=tried)
     situation = replace(situation, can_resume=True, checkpoints=0)
@@ -516,16 +514,3 @@ def _is_blamed(history: History, failure: Failure, tried: tuple[FailedAttempt, .
     """Return whether an option that was fallen back to has brought the failure about itself."""
     first = 0 < history.given_up == len(tried) - 1
     return first and failure.kind in BROUGHT_ABOUT and not tried[-1].progressed
-
-
-def _went_down() -> Failure:
-    kind = load_failures().kinds[FailureKind.MACHINE_WENT_DOWN]
-    return Failure(
-        kind=FailureKind.MACHINE_WENT_DOWN,
-        title=kind.title,
-        words=kind.words,
-        certainty=Certainty.CERTAIN,
-        fingerprint=Fingerprint(kind=FailureKind.MACHINE_WENT_DOWN),
-        seen=(),
-        sources=kind.sources,
-    )
