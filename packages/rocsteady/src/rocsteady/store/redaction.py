@@ -45,7 +45,9 @@ _CHECKSUM = re.compile(r"(?:sha|hash|md5|digest|integrity)[\w\"'()/ :=.@-]{0,24}
 # One line of a key that was broken into lines.
 _KEY_LINE = re.compile(r"(?<![A-Za-z0-9+/=])[A-Za-z0-9+/]{64,76}(?![A-Za-z0-9+/])")
 # Of other words, what a published prefix is followed by, or what is long enough to be a key.
-_WORD = re.compile(r"(?<![\w/\\.~+-])(?!sha\d)(?P<head>[A-Za-z0-9][\w.~+=-]{15,})(?:/[\w/+=-]*)?")
+_WORD = re.compile(
+    r"(?<![\w/\\.~+=-])(?!sha\d)(?:--?(?=[a-z]))?(?P<head>[A-Za-z0-9][\w.~+=-]{15,})(?:/[\w/+=-]*)?"
+)
 _DRAWN = (re.compile(r"[A-Za-z0-9]{16,}"), re.compile(r"[\w~+-]{20,}"))
 _SYLLABLES = re.compile(r"[A-Z]?[a-z]{2,}|\d+(?:x\d+)+")
 _MOST_SPOKEN, _LEAST_SMALL = 0.6, 24
