@@ -207,14 +207,11 @@ def _not_judged(missing: list[tuple[str, str]], facts: Facts) -> Iterator[Unchec
     """Yield each thing that is not known once, with all rules that needed it."""
     rules: dict[tuple[str, str], dict[str, None]] = {}
     for fact, rule in missing:
-        rules.setdefault((_topic(fact), facts.why_unknown(fact)), {})[rule] = None
+        head = fact.replace(":", ".").partition(".")[0]
+        topic = TOPICS.get(fact) or TOPICS.get(head, head)
+        rules.setdefault((topic, facts.why_unknown(fact)), {})[rule] = None
     for (what, why), names_of_rules in rules.items():
         yield Unchecked(what=what, why=why, rules=tuple(names_of_rules))
-
-
-def _topic(fact: str) -> str:
-    head = fact.replace(":", ".").partition(".")[0]
-    return TOPICS.get(fact) or TOPICS.get(head, head)
 
 
 def _not_readable(machine: Machine) -> Iterator[Unchecked]:

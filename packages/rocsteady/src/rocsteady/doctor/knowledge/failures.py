@@ -127,7 +127,11 @@ def load_failures(data: DataFolder | None = None) -> FailureKnowledge:
     def wrong_with(signature: Signature) -> Problems:
         if signature.failure not in kinds:
             yield "failure", f"{signature.failure!r} is not in failures.toml"
-        yield from _wrong_with_signature(signature)
+        if signature.where is not Where.EXIT and not signature.sample.strip():
+            yield "sample", "empty"
+        yield from _wrong_with_means(signature)
+        if signature.pattern:
+            yield from _wrong_with_pattern(signature)
 
     signatures = (
         entry
@@ -146,14 +150,6 @@ def words_of(text: str) -> frozenset[bytes]:
 def _wrong_with_kind(kind: KnownFailure) -> Problems:
     yield from blanks(kind.fix)
     yield from blanks(kind.advice)
-
-
-def _wrong_with_signature(signature: Signature) -> Problems:
-    if signature.where is not Where.EXIT and not signature.sample.strip():
-        yield "sample", "empty"
-    yield from _wrong_with_means(signature)
-    if signature.pattern:
-        yield from _wrong_with_pattern(signature)
 
 
 def _wrong_with_means(signature: Signature) -> Problems:
