@@ -87,6 +87,7 @@ KNOWN: dict[str, tuple[str, tuple[Scalar, ...]]] = {
     "gpu.used_gib": ("mi355x", (24.0,)),
     "gpu.address": ("rx7900xt-pair", ("0000:03:00.0", "0000:09:00.0")),
     "libraries.libnuma": ("mi355x", (True,)),
+    "package.amdsmi": ("container-small-shm", ("26.2.0",)),
     "package.bitsandbytes": ("container-small-shm", ("0.48.2",)),
     "package.flash_attn": ("container-small-shm", ("2.8.3",)),
     "package.lightning": ("container-small-shm", ("2.6.1",)),
@@ -142,6 +143,7 @@ ABSENT = {
     "gpu.xgmi_peers": "rx7900xtx",
     "gpu.integrated.gtt_share": "rx7900xtx",
     "kernel.numa_balancing": "rx7900xtx",
+    "package.amdsmi": "rx7900xtx",
     "package.bitsandbytes": "rx7900xtx",
 }
 UNKNOWN = {

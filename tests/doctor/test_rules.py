@@ -66,6 +66,86 @@ def test_a_wheel_that_brings_the_bridge_of_wsl_is_not_blocked(recorded: Recorded
     assert {rocm: blocks(rocm) for rocm in ("7.2.1", "10.1.0")} == {"7.2.1": True, "10.1.0": False}
 
 
+def holds(recorded: Recorded, rule: str, **other: object) -> bool | None:
+    """Return whether a rule holds on its example with some facts changed; __ stands for a dot."""
+    known = recorded.knowledge.rules[rule]
+    changed = {name.replace("__", "."): value for name, value in other.items()}
+    facts = facts_of({**known.example, **changed})  # type: ignore[dict-item]
+    return Matcher(facts, {}, recorded.knowledge.arches).match(known.when).holds
+
+
+def test_a_build_that_is_bad_is_named_and_its_neighbours_are_not(recorded: Recorded) -> None:
+    bad, grouped, hidden = (
+        "gfx1200-windows-7-14-1",
+        "gfx12-windows-grouped-mm",
+        "windows-rdna2-not-found",
+    )
+
+    assert holds(recorded, bad)
+    assert not holds(recorded, bad, torch__rocm="7.14.0")
+    assert not holds(recorded, bad, torch__rocm="10.1")
+    assert not holds(recorded, bad, os="linux")
+    assert not holds(recorded, bad, gpu__gfx="gfx1201")
+    assert holds(recorded, grouped, torch__rocm="7.2.1")
+    assert not holds(recorded, grouped, torch__rocm="7.13.0")
+    assert not holds(recorded, grouped, gpu__gfx="gfx1100")
+    assert not holds(recorded, hidden, torch__rocm="7.13")
+    assert not holds(recorded, hidden, gpu__gfx="gfx1100")
+
+
+def test_amdsmi_is_a_risk_beside_amds_own_wheels_only(recorded: Recorded) -> None:
+    rule = "amdsmi-beside-wheel"
+
+    assert rule in fired(recorded, "container-small-shm")
+    assert not holds(recorded, rule, torch__made_by="pytorch")
+    assert not holds(recorded, rule, os="windows")
+    assert not holds(recorded, rule, torch__rocm="7.2")
+
+
+def test_a_screen_is_a_risk_beside_training_where_the_limit_is_short(recorded: Recorded) -> None:
+    several = "screen-beside-training"
+
+    assert "lockup-timeout-short" in fired(recorded, "rx9060xt")
+    assert not holds(recorded, several, gpu__count=1)
+    assert not holds(recorded, several, driver__release="6.17.0")
+    assert not holds(recorded, several, kernel__arguments=("amdgpu.lockup_timeout=10000",))
+    assert not holds(recorded, several, gpu__screens=())
+
+
+def test_memory_is_to_be_capped_on_rdna4_and_processor_graphics(recorded: Recorded) -> None:
+    rule = "full-memory-freezes"
+
+    assert rule in fired(recorded, "rx9060xt") & fired(recorded, "strix-halo-rocm-10")
+    assert rule not in fired(recorded, "rx9070xt")  # torch 2.9 has no such setting
+    assert rule not in fired(recorded, "rx6900xt-igpu") | fired(recorded, "mi355x")
+
+
+def test_what_has_no_build_hears_that_before_any_other_fix(recorded: Recorded) -> None:
+    first, *_ = recorded.diagnosis("rx580").findings
+
+    assert (first.rule, first.severity.value) == ("gfx803-no-build", "blocks")
+    assert "nobody has verified" in first.summary
+    assert "no-torch-for-gpu" not in fired(recorded, "rx580")
+    assert "pip install" not in str(
+        [it.fix.commands for it in recorded.diagnosis("rx580").findings]
+    )
+    assert "gfx803-no-build" not in fired(recorded, "radeon-vii")
+
+
+def test_known_issues_of_a_release_end_with_it(recorded: Recorded) -> None:
+    assert "gfx1103-rocm-10-crashes" in fired(recorded, "radeon-780m")
+    assert not holds(recorded, "mi350-slower-training", torch__rocm="7.14")
+    assert not holds(recorded, "gfx950-allreduce-wrong", torch__rocm="10.0")
+    assert not holds(recorded, "gfx950-allreduce-wrong", **{"variable:NCCL_PROTO": "LL128,Simple"})
+    assert not holds(recorded, "gfx90a-several-communicators", gpu__visible__count=1)
+
+
+def test_a_windows_without_torch_is_pointed_to_the_python_of_the_app(recorded: Recorded) -> None:
+    assert holds(recorded, "windows-managed-environment")
+    assert not holds(recorded, "windows-managed-environment", os="linux")
+    assert "windows-managed-environment" not in fired(recorded, "windows-rocm-10")
+
+
 def fired(recorded: Recorded, name: str) -> set[str]:
     return {finding.rule for finding in recorded.diagnosis(name).findings}
 

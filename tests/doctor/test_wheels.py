@@ -54,6 +54,17 @@ def test_an_override_that_windows_does_not_read_is_not_named_there(recorded: Rec
     assert not offered(recorded, "gfx1031", "windows").note
 
 
+def test_a_build_that_is_bad_on_one_card_names_the_one_to_take(recorded: Recorded) -> None:
+    def told(gfx: str, system: str) -> set[str]:
+        offers = offered(recorded, gfx, system).offers
+        return {it.rule + it.summary for offer in offers for it in offer.problems}
+
+    rule = "gfx1200-windows-7-14-1"
+    assert [it for it in told("gfx1200", "windows") if rule in it and "7.14.0" in it]
+    assert not [it for it in told("gfx1200", "linux") if rule in it]
+    assert not [it for it in told("gfx1201", "windows") if rule in it]
+
+
 def test_a_build_that_is_known_to_be_broken_says_so_and_comes_last(recorded: Recorded) -> None:
     found = offered(recorded, "gfx90a")
 

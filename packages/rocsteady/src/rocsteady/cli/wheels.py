@@ -49,8 +49,9 @@ def command(  # noqa: PLR0913 - one argument an option
 ) -> None:
     """List the torch builds for a GPU, with the command to install each.
 
-    GPU, Python and operating system default to those of this machine. Official means that PyTorch
-    or AMD tests the build for this GPU. Nothing is downloaded.
+    GPU, Python and operating system default to those of this machine. Supported: AMD lists the GPU
+    for the build. Released: by PyTorch, which names no GPUs. Tested: by TheRock. Built: nobody says
+    that it works. Nothing is downloaded.
 
     Exit code: 0 at least one build has no known blocking problem, 1 none has, 2 incorrect usage, 3
     could not examine the machine.

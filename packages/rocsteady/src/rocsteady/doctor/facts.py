@@ -23,6 +23,7 @@ Scalar = bool | int | float | str
 GIB = 1 << 30
 PYTORCH_INDEX = "https://download.pytorch.org/whl/rocm"
 PACKAGES = (  # that rules speak of
+    "amdsmi",
     "bitsandbytes",
     "flash_attn",
     "lightning",
