@@ -224,6 +224,22 @@ def test_settings_that_took_the_machine_down_are_not_tried_again(situations: Sit
     )
 
 
+def test_full_memory_that_took_the_machine_down_is_capped_first(situations: Situations) -> None:
+    here = situations("machine-went-down", "rx9060xt", memory_full=True)
+    denied = situations("machine-went-down", "rx9060xt", deny=("memory-cap",), memory_full=True)
+    other = situations("machine-went-down", "rx7900xtx", memory_full=True)
+    old = situations("machine-went-down", "rx9070xt", memory_full=True)  # torch 2.9
+    unseen = situations("machine-went-down", "rx9060xt")
+
+    assert situations.would_try(here) == ["memory-cap", "hipblaslt-off", "cpu"]
+    assert choose_remedy(here).strategy.variables == {
+        "PYTORCH_CUDA_ALLOC_CONF": "per_process_memory_fraction:0.9"
+    }
+    assert situations.would_try(denied) == ["hipblaslt-off", "cpu"]
+    for each in (other, old, unseen):
+        assert "memory-cap" not in situations.would_try(each)
+
+
 def test_what_was_tried_again_after_it_took_the_machine_down_is_judged_by_that(
     situations: Situations,
 ) -> None:

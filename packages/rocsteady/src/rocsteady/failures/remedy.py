@@ -48,6 +48,7 @@ FACTS: Mapping[str, str] = MappingProxyType(
         "torch.made_by": "pytorch, amd or other",
         "run.failure": "the kind that is to be answered; absent if a person asks for the remedy",
         "run.failures": "the kinds of all attempts so far",
+        "run.memory_full": "whether a GPU's memory was nearly full when the machine went down",
         "run.gpus": "how many the run sees",
         "run.ranks": "how many there are",
         "run.precision": "the lowest that the script computed in: fp32, bf16, fp16",
@@ -256,6 +257,7 @@ def _facts(situation: Situation) -> Facts:
     facts.know("gpu.integrated.count", [integrated])
     facts.know("run.failure", [situation.failure.kind or None])
     facts.know("run.failures", [attempt.failure.kind for attempt in tried])
+    facts.know("run.memory_full", [situation.memory_full])
     facts.know("run.gpus", [situation.gpus])
     facts.know("run.ranks", [situation.ranks])
     facts.know("run.precision", [situation.precision or None])

@@ -66,6 +66,7 @@ class Situation(Value, frozen=True, kw_only=True):
     arches: tuple[str, ...] = ()  # that torch has code for; what its files say, if this is empty
     ineffective: tuple[str, ...] = ()  # settings that had nothing to act on, or were refused inside
     crashed_machine: tuple[Strategy, ...] = ()  # under which it went down
+    memory_full: bool = False  # nearly, that of a GPU, when the machine went down
     helped_before: tuple[str, ...] = ()  # remedies that mended this script on this machine
     allow: tuple[str, ...] = ()  # only these; empty: all
     deny: tuple[str, ...] = ()

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 
+from rocsteady.errors import RocsteadyError
 from rocsteady.model import Decision, IntentKind
 from rocsteady.run.context import Services
 from rocsteady.run.recovery.machine import RunMachine
@@ -27,6 +29,10 @@ def report_unfinished(services: Services, machine: RunMachine, folder: Path) -> 
         attempted = journal.attempt_of(intent) if intent.crashed_machine else None
         if attempted is not None and is_start:
             machine.took_down(*attempted, folder)
+            run, attempt = attempted
+            with suppress(RocsteadyError):  # a damaged journal costs one remedy
+                progress = journal.story(run.name).progress
+                machine.saw(it for it in progress if it.attempt == attempt.number)
         journal.settle(intent, intent.fate.value, intent.fate)
 
 

@@ -213,6 +213,7 @@ def situation_of(  # noqa: PLR0913 - what differs before the first attempt
         ranks=result.ranks,
         ineffective=result.ineffective,
         crashed_machine=_never(history, machine),
+        memory_full=machine.memory_full,
         helped_before=(*helped, *machine.probed()),
         allow=options.allowed,
         deny=options.deny,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import cache
 from pathlib import Path
 
@@ -21,12 +21,16 @@ from rocsteady.failures.situation import Refused
 from rocsteady.failures.symptoms import Symptoms
 from rocsteady.hangs.looking.kernel_log import read_kernel_log
 from rocsteady.model import Failure, Strategy
+from rocsteady.run.attempt.gauges import GPU_MEMORY
 from rocsteady.run.attempt.symptoms import KERNEL_WITHIN
 from rocsteady.run.context import Services
 from rocsteady.run.options import RunOptions
 from rocsteady.store.identity import script_fingerprint
 from rocsteady.store.machine_history import Memory
-from rocsteady.store.values import AttemptRecord, Deadly, Helped, Run
+from rocsteady.store.values import AttemptRecord, Bucket, Deadly, Helped, Run
+
+FULL = 0.9  # of a GPU's memory
+LEAST = 2 << 30  # bytes; a desktop fills what small parts are set aside for processor graphics
 
 
 class RunMachine:
@@ -43,6 +47,7 @@ class RunMachine:
         self.machine, self.variables = machine, variables
         self._script, self._here, self._memory = script, here, memory
         self._knowledge = knowledge
+        self.memory_full = False  # nearly, that of a GPU, when the machine went down
         self.deadly = [entry.strategy for entry in memory.deadly(here, script)] if memory else []
 
     @property
@@ -105,6 +110,13 @@ class RunMachine:
                     at=attempt.started,
                 )
             )
+
+    def saw(self, progress: Iterable[Bucket]) -> None:
+        """Remember whether a GPU's memory was nearly full in what was measured last."""
+        last = {name: seen.most for each in progress for name, seen in each.gauges.items()}
+        for number, gpu in enumerate(self.machine().gpus.gpus):
+            used, size = last.get(f"GPU {number} {GPU_MEMORY}", 0.0), gpu.vram_bytes or 0
+            self.memory_full |= size >= LEAST and used >= FULL * size
 
 
 def run_machine(services: Services, command: tuple[str, ...], folder: Path) -> RunMachine:
