@@ -314,7 +314,8 @@ def test_what_to_do_differs_if_the_run_starts_from_the_beginning() -> None:
     resumes = build_story(RunFacts(at=AT, record=unfinished()))
     restarts = build_story(RunFacts(at=AT, record=unfinished(), resumes=False))
 
-    assert resumes.next_step.command == restarts.next_step.command
+    assert resumes.next_step.command == "rocsteady run --resume calm-otter"
+    assert restarts.next_step.command.startswith("rocsteady run --resume never -- python train.py")
     assert resumes.next_step.text != restarts.next_step.text
 
 

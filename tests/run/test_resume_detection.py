@@ -469,6 +469,7 @@ IN_A_LOOP = PLAIN.replace("trainer.train()", "for seed in range(3):\n    trainer
             PLAIN.replace("trainer.train()", "Trainer(model).train(resume_from_checkpoint=None)"),
             True,
         ),
+        (PLAIN.replace("trainer.", "t.").replace("trainer =", "t ="), True),
         (f"{PLAIN}trainer.train()\n", False),  # which of them is to have the checkpoint?
         (IN_A_LOOP, False),
         (PLAIN.replace("trainer.train()", "import shutil; shutil.rmtree('out')"), False),
@@ -486,6 +487,8 @@ def test_a_plain_call_that_trains_can_be_given_the_checkpoint(
     assert (plain.how, plain.by_trainer) == (ResumeSign.UNKNOWN, fits)
     assert plain.code[0].startswith("from transformers")
     assert told.how is (ResumeSign.TRAINER if fits else ResumeSign.UNKNOWN)
+    if not fits and "unsloth" not in text:
+        assert "--resume-trainer needs" in told.why_not
     if fits:
         assert "t.py:4" in plain.why_not
         assert told.variable == wire.RESUME_TRAINER

@@ -185,7 +185,7 @@ def _tell(one: TrialResult, text: str, *, resumes: bool) -> None:
             " compiling, use --force --seconds 900 to observe it longer."
         )
     if text and not resumes and parse_job(text).resume is None:
-        _say(f"cannot resume: a hang or a crash ends a run. See [resume] in {FILE}")
+        _say(f"cannot resume: a hang or a crash ends a run. {FILE} says why, and what would help")
     _say("next: rocsteady run, or rocsteady plan to compare the options first")
 
 

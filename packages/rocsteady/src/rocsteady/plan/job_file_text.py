@@ -186,7 +186,7 @@ def going_on(result: TrialResult, facts: ScriptFacts, method: ResumeMethod) -> G
     written, seen = _saves(result, method)
     if resume is None:
         if method.why_not:
-            why = f"It does not resume: {method.why_not}. Then run rocsteady init again."
+            why = f"It does not resume: {method.why_not}. Then: rocsteady init --force."
             return GoingOn(why=why, example=None)
         why = f"{seen}: {', '.join(written)}. No option to resume from them was found."
         none = f"No checkpoint was written in the {duration(result.seconds)} of the short run."

@@ -33,6 +33,7 @@ from rocsteady.model import (
 from rocsteady.report.plot_points import Plot, gauge_names, phase_seconds, plots
 from rocsteady.report.source_lines import SourceExcerpt
 from rocsteady.report.wait_diagram import Box, spoken, wait_boxes
+from rocsteady.store.redaction import shown_command
 from rocsteady.store.run_account import (
     Costs,
     costs_of,
@@ -501,6 +502,8 @@ def _next_step(facts: RunFacts, state: State, attempts: Sequence[AttemptStory]) 
             command=f"rocsteady watch {name}",
         )
     resume = f"rocsteady run --resume {name}"
+    if not facts.resumes:
+        resume = f"rocsteady run --resume never -- {shown_command(record.run.command)}"
     again = "continue" if facts.resumes else FROM_THE_BEGINNING
     if state is not State.FAILED:
         text = "To resume the run:" if facts.resumes else f"To {again}:"

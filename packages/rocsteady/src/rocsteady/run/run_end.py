@@ -67,13 +67,15 @@ class RunEnd:
     def stopped(self, end: AttemptEnd | None = None) -> tuple[int, RunOutcome]:
         """Announce that the user stopped it; the code is the script's own, if it gave one."""
         self._tell_what_is_left()
+        resumes = self._deadline_monitor.can_resume()
+        anew = self._advice(f"rocsteady run --resume never{self._command}")
         self._announcer.show(
             Stopped(
                 seconds=self._since.seconds,
                 step=end.last_step if end else None,
                 code=end.exit.code if end and end.exit else None,
-                resume=self._resume,
-                resumes=self._deadline_monitor.can_resume(),
+                resume=self._resume if resumes else anew,
+                resumes=resumes,
             )
         )
         code = self._stop_requests.code

@@ -107,7 +107,7 @@ class RunScreen:
     def text(self, event: Event) -> str:
         line, word = line_of(event), event.kind.value
         facts = f"{word}: {line.facts}" if word else line.facts
-        return ". ".join((facts, *map(str, line.advice)))
+        return ". ".join((facts, *map(str, line.advice))).replace(":. ", ": ")
 
 
 def _width(stream: TextIO) -> int:

@@ -43,6 +43,8 @@ _COUNTER = re.compile(r"(?i)epoch|step|iter|batch|round|update|done|progress|see
 _FIRST = re.compile(r"(?i)epoch|step|iter|start|begin|done|first|round")
 _OWN_COUNT = re.compile(r"(?:global_|current_|completed_)?(?:step|epoch|iteration)s?")
 _OPTIMIZER = re.compile(r"(?i)opt")
+_MAKES_TRAINER = re.compile(r"Trainer$")
+_MAKES_OPTIMIZER = re.compile(r"optim|Ada|SGD|RMSprop|Lion|Muon|LBFGS")
 _CHECKPOINT_NAME = re.compile(r"(?i)(checkpoint|ckpt|last|latest|snapshot|state)")
 _CHECKPOINT_FILE = re.compile(r"[\w./-]+\.(pt|pth|ckpt|tar)")
 CONTINUES = ("resume", "latest", "last", "auto", "continue")  # what an option is compared with
@@ -113,7 +115,7 @@ class ResumeMethod(Value, frozen=True, kw_only=True):
         if self.reports:
             return f"resumes by itself (found in {self.reports})"
         if self.how is ResumeSign.UNKNOWN:
-            return "cannot resume: a hang or a crash ends this run"
+            return "cannot resume: once it has made progress, a hang or a crash ends it"
         if self.how is ResumeSign.ITSELF:
             return f"resumes by itself (found in {self.where})"
         if self.variable == wire.RESUME_TRAINER:
@@ -154,8 +156,8 @@ def detect_resume(
     library = library_of(program.text)
     if library is not None:
         if method == _unknown():
-            call = detection.only_call(library.call)
-            method = _of_library(library, call, resume_trainer=resume_trainer)
+            call, receiver = detection.only_call(library.call)
+            method = _of_library(library, call, receiver, resume_trainer=resume_trainer)
         method = _with_library(method, library, _TrainerSettings(command, folder, script))
     return method
 
@@ -181,13 +183,20 @@ def _of_trainer(trainer: Trainer, settings: _TrainerSettings) -> ResumeMethod:
     )
 
 
-def _of_library(library: Trainer, call: str, *, resume_trainer: bool) -> ResumeMethod:
+def _of_library(
+    library: Trainer, call: str, receiver: str, *, resume_trainer: bool
+) -> ResumeMethod:
     if call and resume_trainer:
         return ResumeMethod(
             how=ResumeSign.TRAINER, variable=wire.RESUME_TRAINER, where=call, untried=True
         )
     why = f"{call or library.name}: {library.hint}"
-    return replace(_unknown(why), code=library.code, by_trainer=bool(call))
+    if resume_trainer and library.call:
+        why += f" (--resume-trainer needs exactly one {library.call}() of a trainer, in no loop)"
+    code = library.code
+    if receiver.isidentifier():
+        code = tuple(re.sub(r"\btrainer\.", f"{receiver}.", line) for line in code)
+    return replace(_unknown(why), code=code, by_trainer=bool(call))
 
 
 def _with_library(
@@ -465,17 +474,28 @@ class _Detection:
             return _unknown(f"{dated}: each start writes to another folder")
         return found
 
-    def only_call(self, name: str) -> str:
-        """Return where a trainer's method is called, if that is done once and is all it does."""
-        calls = [
-            call
-            for call in self._program.calls
-            if isinstance(call.func, ast.Attribute)
-            and call.func.attr == name
-            and "trainer" in ast.unparse(call.func.value).lower()
-        ]
-        once = len(calls) == 1 and self._is_at_start(calls[0]) and not self._deletes()
-        return self._program.where(calls[0]) if once else ""
+    def only_call(self, name: str) -> tuple[str, str]:
+        """Return where a method of a trainer is called, and on what; "" if not just once."""
+        made = self._made_by(_MAKES_TRAINER)
+        calls: list[tuple[ast.Call, str]] = []
+        for call in self._program.calls:
+            if isinstance(call.func, ast.Attribute) and call.func.attr == name:
+                receiver = ast.unparse(call.func.value)
+                if receiver in made or "trainer" in receiver.lower():
+                    calls.append((call, receiver))
+        if len(calls) != 1 or not self._is_at_start(calls[0][0]) or self._deletes():
+            return "", ""
+        return self._program.where(calls[0][0]), calls[0][1]
+
+    def _made_by(self, makers: re.Pattern[str]) -> set[str]:
+        """Return the names that are given what a call of one of these returns."""
+        return {
+            ast.unparse(target)
+            for node in self._program.nodes
+            if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call)
+            for target in node.targets
+            if makers.search(ast.unparse(node.value.func))
+        }
 
     def _find_loads(self) -> Iterator[Load]:
         for call in self._program.calls:
@@ -555,6 +575,8 @@ class _Detection:
                 if isinstance(each, ast.Constant) and isinstance(each.value, str)
             ]
             named = [name_of(call.func), receiver, *keys]
+            if receiver in self._made_by(_MAKES_OPTIMIZER):
+                return True
             if any(_OPTIMIZER.search(text) for text in named):
                 return True
             loops = (each for each in self._program.above(call) if isinstance(each, ast.For))
