@@ -42,6 +42,15 @@ lock.acquire()
 child = multiprocessing.Process(target=work, args=(lock,))
 child.start()
 child.join()""",
+    "a cell of a notebook": """
+os.makedirs("ipykernel", exist_ok=True)
+with open("ipykernel/kernelbase.py", "w") as kernel:
+    kernel.write("def execute(cell): cell()")
+sys.path.insert(0, ".")
+from ipykernel.kernelbase import execute
+def cell():
+    queue.Queue().get()  # HERE
+execute(cell)""",
     "a thread that is joined": """
 def work():
     threading.Event().wait()  # HERE

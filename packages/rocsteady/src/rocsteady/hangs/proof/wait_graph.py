@@ -382,7 +382,9 @@ class _Graph:
         if key not in self._helping:
             thread = self._threads[key][1]
             frames, native = thread.frames or (), thread.native or ()
-            self._helping[key] = self._known.helper(thread.name, frames, native)
+            # A notebook's kernel runs the cells in its main thread, among its own frames.
+            runs_a_cell = key[0] == key[1] and has_users_code(frames)
+            self._helping[key] = not runs_a_cell and self._known.helper(thread.name, frames, native)
         return self._helping[key]
 
     def _ranks(self, key: Key, blocked: Blocked) -> tuple[Key, ...]:
