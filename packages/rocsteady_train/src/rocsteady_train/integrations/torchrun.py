@@ -78,7 +78,7 @@ FAULTS = (OSError, RuntimeError, ValueError, TypeError, LookupError, AttributeEr
 class Rendezvous(RendezvousHandler):
     """Delegates to torch's own rendezvous, and does what the watcher decides."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what create() found out, each by name
         self,
         inner: Any,  # noqa: ANN401 - torch's
         *,
@@ -86,6 +86,7 @@ class Rendezvous(RendezvousHandler):
         watched: bool,
         fewest: int = 0,
         restarts: bool = True,  # False: the scheduler does, and every failure ends all hosts
+        key: bytes = b"",
     ) -> None:
         self._inner, self._restarts = inner, restarts
         self._store: Any = None  # of the last generation that this host was in
@@ -101,7 +102,7 @@ class Rendezvous(RendezvousHandler):
         self._has_joined = False  # a generation; False: a spare so far
         self._arrival = 0  # of this host, counted from 1; 0: not known
         self._is_cut_off = False
-        self._key = _job_key() if watched and self._several else b""
+        self._key = key
         self._channel: HostChannel | None = None  # to the other hosts, of this generation
         self._hangs: Any = None  # what hosts tell each other of stuck ranks
         self._is_hang_fault_said = False
@@ -599,9 +600,11 @@ def create(parameters: RendezvousParameters) -> RendezvousHandler:
         parameters.local_addr,
         **(config if restarts else {**config, "rank": _host_rank()}),
     )
-    handler = _met(inner)
     watched = RUN not in os.environ and sys.platform == "linux"
-    return Rendezvous(handler, hosts=hosts, watched=watched, fewest=fewest, restarts=restarts)
+    key = _job_key() if watched and hosts > 1 else b""  # before the store of another is waited for
+    return Rendezvous(
+        _met(inner), hosts=hosts, watched=watched, fewest=fewest, restarts=restarts, key=key
+    )
 
 
 def _job_key() -> bytes:
