@@ -70,7 +70,7 @@ def test_a_script_that_is_a_program_runs(project: Project) -> None:
     [
         (("docter",), "no command named 'docter'. Did you mean 'doctor'?"),
         (("frobnicate",), "no command named 'frobnicate'. To list them: rocsteady --help"),
-        (("checkpoint", "lst"), "no command named 'lst'. Did you mean 'list'?"),
+        (("checkpoint", "lst"), "lst does not exist. Name the folder"),
         (("status", "--jsn"), "--json"),
         (
             ("run", "--allow", "loader-inlin", "--", "true"),
@@ -80,7 +80,7 @@ def test_a_script_that_is_a_program_runs(project: Project) -> None:
             ("explain", "loader-inlin"),
             "no failure, workaround or rule named 'loader-inlin'. Did you mean 'loader-inline'?",
         ),
-        (("run", "--allow", "q", "--", "true"), "for a failure: rocsteady explain FAILURE"),
+        (("run", "--allow", "xyzzy", "--", "true"), "for a failure: rocsteady explain FAILURE"),
         (("explain", "q-q-q"), 'ID of a failure: rocsteady explain "ERROR'),
         (("explain", "caching-of"), "Did you mean"),
         (("probe", "matmul-gradien"), "no probe named 'matmul-gradien'. Did you mean 'matmul-gra"),
