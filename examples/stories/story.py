@@ -214,7 +214,7 @@ class Telling:
 
     def go_down(self, name):
         """Do what a crash of the machine does: every process ends, and the next boot is another."""
-        words = f"run --yes --name {name}"
+        words = f"run --yes --anyway --name {name}"
         log = self.folder.parent / "crash.txt"
         with log.open("wb") as output:
             child = self.start(words, output, **self.faults)

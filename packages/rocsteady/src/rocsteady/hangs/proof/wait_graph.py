@@ -49,6 +49,7 @@ SERVING = (
     "multiprocessing/resource_tracker.py",
     "multiprocess/resource_tracker.py",  # of datasets
 )
+KERNEL = "ipykernel/kernelbase.py"
 PIN_MEMORY = "torch/utils/data/_utils/pin_memory.py"
 QUEUES = "multiprocessing/queues.py"
 # Seconds by which a timeout may differ from what the loop gives: it is read a moment later.
@@ -382,8 +383,9 @@ class _Graph:
         if key not in self._helping:
             thread = self._threads[key][1]
             frames, native = thread.frames or (), thread.native or ()
-            # A notebook's kernel runs the cells in its main thread, among its own frames.
-            runs_a_cell = key[0] == key[1] and has_users_code(frames)
+            # A notebook's kernel runs its cells below its own frames, in its main thread.
+            in_kernel = key[0] == key[1] and any(is_of(frame, KERNEL) for frame in frames)
+            runs_a_cell = in_kernel and has_users_code(frames)
             self._helping[key] = not runs_a_cell and self._known.helper(thread.name, frames, native)
         return self._helping[key]
 
