@@ -256,7 +256,7 @@ def disturbed(
     else:
         now = hashes(folder)
         lost = [name for name, content in at_fault.items() if now.get(name) != content]
-        right = any("will be stopped" in line for line in lines[:3])
+        right = any("cannot resume" in line for line in lines[:3])
     return Result(
         name=case.name,
         fault="+".join(kinds),
