@@ -34,20 +34,15 @@ def contents(folder: Path) -> dict[str, tuple[bytes, int]]:
     return {str(path): (path.read_bytes(), path.stat().st_mtime_ns) for path in files}
 
 
-def probe(cli: Rocsteady, python: str, fault: dict[str, Any], *words: str) -> Any:  # noqa: ANN401
-    """Search in a project with a checkpoint, and see that nothing in it changed."""
-    project = cli.folder / "project"
-    project.mkdir()
-    (project / "train.py").write_text(SCRIPT)
-    (project / "last.pt").write_bytes(b"a checkpoint")
-    before = contents(project)
-    done = subprocess.run(
-        cli.line("probe", "--json", *words, "--", python, "train.py"),
+def staged(cli: Rocsteady, fault: dict[str, Any], *words: str) -> subprocess.CompletedProcess[str]:
+    """Type a command in the project, with a fault below the dispatcher."""
+    return subprocess.run(
+        cli.line(*words),
         capture_output=True,
         check=False,
         text=True,
         timeout=900,
-        cwd=project,
+        cwd=cli.folder / "project",
         env={
             **cli.environment,
             "PATH": os.environ["PATH"],
@@ -55,6 +50,16 @@ def probe(cli: Rocsteady, python: str, fault: dict[str, Any], *words: str) -> An
             "ROCSTEADY_STAGED_FAULT": json.dumps(fault),
         },
     )
+
+
+def probe(cli: Rocsteady, python: str, fault: dict[str, Any], *words: str) -> Any:  # noqa: ANN401
+    """Search in a project with a checkpoint, and see that nothing in it changed."""
+    project = cli.folder / "project"
+    project.mkdir()
+    (project / "train.py").write_text(SCRIPT)
+    (project / "last.pt").write_bytes(b"a checkpoint")
+    before = contents(project)
+    done = staged(cli, fault, "probe", "--json", *words, "--", python, "train.py")
     assert contents(project) == before
     assert not list((cli.folder / ".local/state/rocsteady/causes").iterdir())
     assert done.returncode in (0, 1), done.stderr
@@ -119,20 +124,7 @@ def test_a_run_that_gives_up_of_a_nan_is_searched_for_its_operation(
     fault = {"operator": "aten::addmm", "fault": "nan", "after": 3}
     words = ("--find-cause", "--yes", "--no-workarounds", "--max-attempts", "1")
 
-    done = subprocess.run(
-        cli.line("run", *words, "--", torch_python, "train.py"),
-        capture_output=True,
-        check=False,
-        text=True,
-        timeout=900,
-        cwd=project,
-        env={
-            **cli.environment,
-            "PATH": os.environ["PATH"],
-            "PYTHONPATH": str(STAGED),
-            "ROCSTEADY_STAGED_FAULT": json.dumps(fault),
-        },
-    )
+    done = staged(cli, fault, "run", *words, "--", torch_python, "train.py")
 
     assert done.returncode == 1, done.stderr
     assert "gave up" in done.stderr

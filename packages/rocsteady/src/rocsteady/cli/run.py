@@ -474,14 +474,15 @@ def _choice(options: RunOptions, *, typed: bool) -> Choice:
 def _job(folder: Path, options: RunOptions, journal: Journal) -> Job:
     if options.resumed_run is not None:
         run = find_run(journal, options.resumed_run).run
-        return job_of_run(run, folder, journal, yes=options.yes)
-    job = job_here(
-        folder,
-        options.command,
-        yes=options.yes,
-        example=EXAMPLE,
-        of_ranks=options.ranks is not None,
-    )
+        job = job_of_run(run, folder, journal, yes=options.yes)
+    else:
+        job = job_here(
+            folder,
+            options.command,
+            yes=options.yes,
+            example=EXAMPLE,
+            of_ranks=options.ranks is not None,
+        )
     if options.resume_trainer or _resumed_trainer(job, journal):
         job = msgspec.structs.replace(job, resume_trainer=True)
     return msgspec.structs.replace(job, stages=()) if options.command else job
@@ -498,10 +499,10 @@ def _notified(job: Job, webhook: str) -> Job:
 
 def _resumed_trainer(job: Job, journal: Journal) -> bool:
     """Return whether this account chose --resume-trainer for the last run of the same command."""
-    runs = [line.run for line in journal.runs() if line.run.command == job.command]
-    last = max(runs, key=lambda run: run.id, default=None)
-    chosen = last is not None and bool(last.job.get("resume_trainer"))
-    return chosen and last is not None and journal.orders(last.name).chosen
+    last = journal.last_run(job.command)
+    if last is None or not last.job.get("resume_trainer"):
+        return False
+    return journal.orders(last.name).chosen
 
 
 RECORD_WITHIN = 20.0  # seconds for it to write its run down

@@ -115,8 +115,7 @@ class RunLauncher:
 
     def done_before(self, job: Job) -> str:
         """Return the last run of a command without a job file if it is done, and still the same."""
-        runs = [line.run for line in self.journal.runs() if line.run.command == job.command]
-        last = max(runs, key=lambda run: run.id, default=None)
+        last = self.journal.last_run(job.command)
         if last is None or last.outcome is not RunOutcome.DONE or job.resume is not None:
             return ""
         script = script_in(job.command, self.folder)

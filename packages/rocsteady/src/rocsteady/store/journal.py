@@ -158,6 +158,11 @@ class Journal:
         folder = make_run_folder(self.place.folder, run.name)
         return msgspec.structs.replace(run, folder=str(folder))  # to the byte
 
+    def last_run(self, command: tuple[str, ...]) -> Run | None:
+        """Return the latest run of a command in this journal."""
+        runs = (line.run for line in self.runs() if line.run.command == command)
+        return max(runs, key=lambda run: run.id, default=None)
+
     def orders(self, name: str) -> Orders:
         """Return what a run starts and sets, read at once, and what of it this account chose."""
         with self._reader_of(name) as connection:
