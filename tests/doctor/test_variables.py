@@ -121,6 +121,22 @@ def test_a_misspelt_name_gets_the_nearest_real_one(recorded: Recorded) -> None:
     assert found.reasons[0].text.endswith("The nearest real name is HSA_ENABLE_SDMA.")
 
 
+def test_a_misspelt_name_that_would_do_harm_is_not_to_be_corrected(recorded: Recorded) -> None:
+    name = "HSA_OVERRIDE_GFX_VERSON"
+    found = verdict(recorded, "rx5700xt-override", name, HSA_OVERRIDE_GFX_VERSON="10.3.0")
+
+    assert "Leave it out: under that name it would do harm here." in found.reasons[0].text
+
+
+def test_a_setting_is_partly_of_no_effect_only_beside_others(recorded: Recorded) -> None:
+    names = {"PYTORCH_HIP_ALLOC_CONF": "expandable_segments:True"}
+    alone = verdict(recorded, "rx9070xt", "PYTORCH_HIP_ALLOC_CONF", **names)
+    names["PYTORCH_HIP_ALLOC_CONF"] += ",max_split_size_mb:128"
+    beside = verdict(recorded, "rx9070xt", "PYTORCH_HIP_ALLOC_CONF", **names)
+
+    assert (alone.effect, beside.effect) == (Effect.NONE, Effect.PARTLY)
+
+
 def test_a_name_that_is_gone_says_since_when(recorded: Recorded) -> None:
     found = verdict(recorded, "rx7900xtx", "GPU_FORCE_64BIT_PTR", GPU_FORCE_64BIT_PTR="1")
 

@@ -68,6 +68,31 @@ def test_the_scripts_own_python_is_told_from_torch_by_stacks() -> None:
     assert second.share == pytest.approx(0.3)
 
 
+@pytest.mark.parametrize(
+    ("own", "elsewhere", "shown"),
+    [
+        (0, 0.4, ("compute", 0.6)),  # a torch call at each look: no own code in the steps either
+        (2, 0.05, ("own code", 0.6 * (0.15 + 0.2) / 2 / 0.95)),  # which differs little
+        (4, 0.4, ("compute and own code", 0.6)),  # all of it may be of the validation, or none
+    ],
+)
+def test_looks_at_a_validation_are_not_counted_as_steps(
+    own: int, elsewhere: float, shown: tuple[str, float]
+) -> None:
+    own_code = ("prepare (train.py:40)", "main (train.py:9)")
+    slow = tried(
+        pace=pace(1.0, compute=0.6, evaluate=0.4),
+        stacks=(own_code,) * own + (TORCH,) * (10 - own),
+        elsewhere=elsewhere,
+    )
+
+    parts = {each.part: each.share for each in limits(slow, on_gpu=True, loader=None, cores=4)}
+
+    part, share = shown
+    assert parts[part] == pytest.approx(share)
+    assert ("own code" in parts) == (part == "own code")
+
+
 def test_waiting_for_other_ranks_is_a_part() -> None:
     slow = tried(pace=pace(1.0, compute=1.0), stacks=(RANKS,) * 4 + (TORCH,) * 6)
 
@@ -88,9 +113,9 @@ def test_shares_by_fewer_than_8_stacks_are_not_known() -> None:
     found = limits(few, on_gpu=True, loader=None, cores=2)
 
     assert limits(tried(), on_gpu=True, loader=None, cores=2) == []
-    assert [(each.part, each.share) for each in found] == [
-        ("data", pytest.approx(0.3)),
-        ("compute and own code", None),
+    assert [(each.part, round(each.share, 6)) for each in found] == [
+        ("compute and own code", 0.7),
+        ("data", 0.3),
     ]
     assert own_share(found) is None
     enough = limits(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -61,9 +62,16 @@ def off(shown: dict[str, float], true: dict[str, float]) -> dict[str, str]:
     return {part: f"{each:+.1%}" for part, each in by.items() if abs(each) > POINTS}
 
 
+def first_trial(lines: list[Any]) -> list[Any]:
+    """Leave out what the script told when it was tried again, with more workers."""
+    whole = [sum(spent.values()) for _, spent in lines]
+    again = (number for number, (one, two) in enumerate(pairwise(whole), 1) if two < one)
+    return lines[: next(again, None)]
+
+
 def in_window(kept: Path, measured: float) -> dict[str, float]:
     """Return what the script spent while its pace was measured, before its stacks were sampled."""
-    lines = [json.loads(line) for line in kept.read_text().splitlines()]
+    lines = first_trial([json.loads(line) for line in kept.read_text().splitlines()])
     until = lines[-1][0] - STACKS_FOR
     first = min(lines, key=lambda line: abs(line[0] - (until - measured)))[1]
     last = min(lines, key=lambda line: abs(line[0] - until))[1]
@@ -106,16 +114,17 @@ def test_plan_shows_the_scripts_own_shares(
     told = project.say("plan", "--yes", "--trial", "12s", "--json", "--", *command, within=WITHIN)
     assert told.code == 0, told.err
     limits = {it["part"]: it["share"] for it in json.loads(told.out)["limits"]}
-    measured = json.loads(told.out)["options"][0]["pace"]["seconds"]
+    together = limits.pop("compute and own code", 0.0)  # where they are not told apart
+    options = {option["id"]: option for option in json.loads(told.out)["options"]}
+    measured = options["cpu"]["pace"]["seconds"]
     true = by_phase(spent := in_window(kept, measured))
     groups = {part: true[part] for part in ("data", "evaluate")}
     groups["compute"] = sum(true[part] for part in COMPUTE)
-    shown = {part: limits.get(part) or 0.0 for part in groups}
-    own = limits.get("own code") or 0.0
-    if limits.get("compute and own code", 0.0) is None or "layers" not in spec:
-        shown["compute"] += (
-            own  # they are not told apart: all of it waits in the script's own lines
-        )
+    shown = {part: limits.get(part, 0.0) for part in groups}
+    own = limits.get("own code", 0.0)
+    shown["compute"] += together
+    if together or "layers" not in spec:  # without layers all of it waits in the script's own lines
+        shown["compute"] += own
     else:
         groups["own code"], shown["own code"] = spent["own"], own
         groups["compute"] -= spent["own"]

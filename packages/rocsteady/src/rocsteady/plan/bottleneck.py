@@ -16,10 +16,11 @@ from rocsteady.plan.values import Limit, Pace
 
 LOADER = "torch/utils/data/"  # what is below it is the phase "data", whoever's code it is
 LEAST_STACKS = 8  # fewer say nothing of shares
+UNSURE = 0.1  # of a step, at most, between the least and the most that own code can have
 WORTH = 0.03  # a smaller share is not told
 INSTALLED = ("site-packages/", "dist-packages/", "/lib/python", "python3.", "(<")
 OWN_CODE, SIMULATION = "own code", "simulation"  # the script's own Python, by what it does there
-NOT_TOLD_APART = "compute and own code"  # too few looks at stacks
+NOT_TOLD_APART = "compute and own code"  # too few looks at stacks, or too many while evaluating
 _SIMULATES = re.compile(r"(?i)simul|rollout|episode|physics|\benv|_env\b")
 MAX_WORKERS = 8
 MAX_SPEEDUP = 100.0  # times as fast as a CPU: further nobody believes
@@ -40,13 +41,16 @@ def limits(
     compute = sum(shares.get(phase, 0.0) for phase in COMPUTE)
     where, own_part = "", OWN_CODE
     stacks = [frames for frames in tried.stacks if not any(LOADER in each for each in frames)]
-    if len(stacks) >= LEAST_STACKS:
-        own, where = _own_python(stacks)
-        own_part = SIMULATION if _SIMULATES.search(where) else OWN_CODE
-        parts[own_part] = own * compute
+    least, most, seen_in = _own_python(stacks, tried.elsewhere)
+    told_apart = len(stacks) >= LEAST_STACKS and (most - least) * compute <= UNSURE
+    if told_apart:
+        where, own_part = seen_in, SIMULATION if _SIMULATES.search(seen_in) else OWN_CODE
+        parts[own_part] = (least + most) / 2 * compute
         waiting = ["torch/distributed/" in "".join(frames[:3]) for frames in stacks]
         parts["other ranks"] = sum(waiting) / len(stacks) * compute
         parts["compute"] = max(0.0, compute - parts[own_part] - parts["other ranks"])
+    else:
+        parts[NOT_TOLD_APART] = compute
     found = []
     for part, share in sorted(parts.items(), key=lambda item: -item[1]):
         if share >= WORTH:
@@ -56,8 +60,6 @@ def limits(
                 best = best if gain > WORTH_SAYING else ""
             place = where if part == own_part else ""
             found.append(Limit(part=part, share=share, where=place, best=best, gain=gain))
-    if len(stacks) < LEAST_STACKS and compute >= WORTH:
-        found.append(Limit(part=NOT_TOLD_APART, share=None))
     return found
 
 
@@ -80,15 +82,17 @@ def shares_of(pace: Pace) -> dict[str, float]:
     return {phase: seconds / whole for phase, seconds in pace.slowed_by.items()} if whole else {}
 
 
-def _own_python(stacks: Sequence[tuple[str, ...]]) -> tuple[float, str]:
-    """Return the share of looks at which the script's own Python ran, and where it most often did.
+def _own_python(stacks: Sequence[tuple[str, ...]], elsewhere: float) -> tuple[float, float, str]:
+    """Return the least and the most of a step that is the script's own Python, and where it is.
 
-    The interpreter runs own code if the innermost frame is not of an installed package.
+    The interpreter runs own code if the innermost frame is not of an installed package. Of the
+    looks ``elsewhere``, at validation or saving, nobody knows which they are.
     """
     own = [frames for frames in stacks if frames and not _installed(frames[0])]
     callers = Counter(_outermost_own(frames) for frames in own)
     where = callers.most_common(1)[0][0] if callers else ""
-    return len(own) / len(stacks), where
+    share, training = len(own) / max(len(stacks), 1), max(1 - elsewhere, LEAST_LEFT)
+    return max(0.0, share - elsewhere) / training, min(1.0, share / training), where
 
 
 def _outermost_own(frames: tuple[str, ...]) -> str:

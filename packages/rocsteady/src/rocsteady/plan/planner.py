@@ -298,7 +298,7 @@ class Planner:
         if result is None or result.loader is None or any(map(is_of_loaders, self.failures)):
             return
         wanted, there_are = min(self._here.cores, MAX_WORKERS), result.loader.workers
-        is_limit = first and first.part == "data" and (first.share or 0.0) >= LOADER_BOUND
+        is_limit = first and first.part == "data" and first.share >= LOADER_BOUND
         if is_limit and wanted > there_are > 0:
             strategy = replace(result.strategy, workers=wanted)
             option = Option(

@@ -62,6 +62,7 @@ from rocsteady.system.atomic_file import write_whole
 from rocsteady.wording import duration, plural
 
 COMPUTE = ("compute", "backward", "optimizer")  # phases
+ELSEWHERE = ("evaluate", "checkpoint", "compile")  # where own code runs too, outside of the loader
 SHARE = 0.1  # of the time that the job still takes, for trials
 GAUGES_EVERY = timedelta(seconds=1)
 STACKS_FOR = 5.0  # seconds, after the pace is measured
@@ -96,6 +97,7 @@ class Measurement(Observer):
         self.paces: dict[int, Pace] = {}  # by attempt
         self._sizes: dict[int, Size] = {}
         self._stacks: list[tuple[str, ...]] = []  # frames of the training thread, innermost first
+        self._elsewhere = 0.0
         self._begun: dict[int, float] = {}
         self._phases: list[Reading] = []
         self._readings: list[Reading] = []
@@ -129,6 +131,7 @@ class Measurement(Observer):
                 seconds=end.seconds,
                 finished=finished,
                 stacks=tuple(self._stacks),
+                elsewhere=self._elsewhere,
                 watched=watched,
                 remedy=run.history.remedy,
                 total=end.total,
@@ -158,7 +161,7 @@ class Measurement(Observer):
             return
         beats = read_pages(run.pages) if run.pages else ()
         self._take_in(run)
-        if self._is_known(number, beats) or time.monotonic() - self._since > self._bounds.within:
+        if self._is_known(run, beats) or time.monotonic() - self._since > self._bounds.within:
             run.end()
 
     def _take_in(self, run: ObservedRun) -> None:
@@ -185,9 +188,9 @@ class Measurement(Observer):
             parameters=size.parameters if size else None,
         )
 
-    def _is_known(self, number: int, beats: tuple[Heartbeat, ...]) -> bool:
+    def _is_known(self, run: ObservedRun, beats: tuple[Heartbeat, ...]) -> bool:
         """Whether there is enough; then stacks are looked at for a while, if wanted."""
-        pace = self.paces.get(number)
+        pace = self.paces.get(run.attempt)
         if pace is None:
             return False
         reported = max((beat.total for beat in beats if beat.total), default=None)
@@ -201,8 +204,12 @@ class Measurement(Observer):
             return True
         self._known_since = time.monotonic()
         lead = max(beats, key=lambda beat: beat.step, default=None)
-        if lead is not None:
+        if lead is not None and run.pages:
             self._stacks += sample_stacks(lead.pid, lead.thread, seconds=min(STACKS_FOR, enough))
+            now = next((it for it in read_pages(run.pages) if it.pid == lead.pid), lead)
+            took = {name: now.seconds_in[name] - lead.seconds_in[name] for name in now.seconds_in}
+            elsewhere = sum(took[name] for name in ELSEWHERE)
+            self._elsewhere = elsewhere / (elsewhere + sum(took[name] for name in COMPUTE) or 1.0)
         return True
 
     def _slowed_by(self, pace: Pace, until: float) -> dict[str, float]:
@@ -258,6 +265,7 @@ class TrialResult(Value, frozen=True, kw_only=True):
     seconds: float = 0.0
     finished: bool = False  # by itself and well, before the trial was over
     stacks: tuple[tuple[str, ...], ...] = ()  # of the training thread, innermost first
+    elsewhere: float = 0.0  # of these outside the loader: at validation, saving, or compiling
     remedy: str = ""  # that led to the strategy
     total: int | None = None  # steps of the whole job, if the script or the job told
     size: Size | None = None

@@ -114,7 +114,7 @@ class Limit(Value, frozen=True, kw_only=True):
     """What holds the training up."""
 
     part: str  # "data", "own code", "simulation", "compute", "checkpoint", "evaluate", ...
-    share: float | None  # of the time of a step; None: not known
+    share: float  # of the time of a step
     where: str = ""  # the script's own function that is seen most, with file and line
     best: str = ""  # what would help most
     gain: float = 1.0  # how many times as fast it would be then, by the phases measured

@@ -51,6 +51,7 @@ LIMITS = {
     "simulation": "the simulation in the script's own code",
     "own code": "the script's own Python code",
     "compute": "computation",
+    "compute and own code": "computation or the script's own code (not told apart)",
     "compile": "compilation",
     "checkpoint": "writing checkpoints",
     "evaluate": "evaluation",
@@ -86,15 +87,12 @@ def render_plan(plan: Plan, *, now: float, page: Page, zone: tzinfo | None = Non
 
 
 def limits(plan: Plan) -> str:
-    known = [it for it in plan.limits if it.share is not None]
-    shares = ", ".join(f"{clean(it.part)} {_percent(it.share)}" for it in plan.limits[:SHARES])
-    if not known or len(known) < len(plan.limits):
-        return f"{shares} (too few stack samples)."
-    first, share = known[0], known[0].share or 0.0
+    shares = ", ".join(f"{clean(it.part)} {100 * it.share:.0f} %" for it in plan.limits[:SHARES])
+    first = plan.limits[0]
     on_gpu = any(it.pace and it.pace.gpu_busy is not None for it in plan.options)
     shares += " (time of the host up to a synchronization)" * on_gpu
     name = LIMITS.get(first.part, clean(first.part))
-    is_the = "is the bottleneck" if share >= BOTTLENECK_SHARE else "takes the most time"
+    is_the = "is the bottleneck" if first.share >= BOTTLENECK_SHARE else "takes the most time"
     where = f", mostly in {clean(first.where)}" if first.where else ""
     summary = f"{shares}; {name} {is_the}{where}.{_idle_gpu(plan, first)}"
     best = max((it for it in plan.limits if it.best), key=lambda it: it.gain, default=None)
@@ -104,7 +102,7 @@ def limits(plan: Plan) -> str:
 
 
 def _idle_gpu(plan: Plan, first: Limit) -> str:
-    if first.part == "compute":
+    if "compute" in first.part:
         return ""
     paces = (option.pace for option in plan.options if option.pace)
     busy = next((pace.gpu_busy for pace in paces if pace.gpu_busy is not None), None)
@@ -228,10 +226,6 @@ def _grouped(options: Sequence[Option]) -> str:
     ]
     rest = sum(map(len, list(by_reason.values())[GROUPS:]))
     return "; ".join((*groups[:GROUPS], *([f"{rest} more"] if rest else [])))
-
-
-def _percent(share: float | None) -> str:
-    return "not known" if share is None else f"{100 * share:.0f} %"
 
 
 def _gain(gain: float) -> str:

@@ -189,6 +189,12 @@ class _Rules:
         alone = tuple(it for it in self.variables if it.name == name)
         return bool(self.machine.gpus.gpus) and not visible(_with(self.machine, alone))
 
+    def harm_of(self, name: str, value: str | None) -> str:
+        """Return what would be wrong if this were set too."""
+        added = SetVariable(name=name, value=value)
+        found = _Rules(self.machine, self.knowledge, (*self.variables, added)).caused(name).harmful
+        return next((it.summary for it in found if it.severity is not Severity.NOTES), "")
+
     def caused(self, name: str) -> _Caused:
         """Return what holds because of a variable, and what does not hold because of it."""
         alone = self._holding([it for it in self.variables if it.name == name])
@@ -247,13 +253,13 @@ def _shadows(machine: Machine, folders: str) -> Iterator[Shadow]:
 def _reasons(each: Assignment, rules: _Rules) -> tuple[VariableReason, ...]:
     known = _known(each.name, rules.knowledge)
     if known is None or not known.read_by:
-        return (_unknown(each.name, known, rules),)
+        return (_unknown(each, known, rules),)
     if _of_no_gpu(each.name, rules.machine):
         return (rules.reason(known, Effect.NONE, NO_SUCH_NODE),)
     if rules.hides_all(each.name):
         return (rules.reason(known, Effect.HARMS, f"{HIDES_ALL} {known.meaning}"),)
     caused = rules.caused(each.name)
-    reasons = [*_by_rules(caused, rules), *_by_list(each, known, rules)]
+    reasons = [*_by_rules(each, caused, rules), *_by_list(each, known, rules)]
     if any(reason.effect is Effect.CANCELLED for reason in reasons):
         reasons = [reason for reason in reasons if reason.effect is not Effect.CANCELS]
     wrong = wrong_value(each.value, known)
@@ -279,9 +285,10 @@ def _known(name: str, knowledge: Knowledge) -> Variable | None:
     return knowledge.variables.get(name) or knowledge.variables.get(base)
 
 
-def _unknown(name: str, known: Variable | None, rules: _Rules) -> VariableReason:
+def _unknown(each: Assignment, known: Variable | None, rules: _Rules) -> VariableReason:
     if known is not None:
         return rules.reason(known, Effect.UNKNOWN, known.meaning)
+    name = each.name
     gone = gone_from(name)
     if gone:
         return VariableReason(effect=Effect.UNKNOWN, text=f"Not in {gone.text}.")
@@ -290,6 +297,8 @@ def _unknown(name: str, known: Variable | None, rules: _Rules) -> VariableReason
         return VariableReason(effect=Effect.ACTS, text=text)
     near = nearest(name, rules.knowledge, SIMILAR) if len(rules.names) <= MANY_VARIABLES else ""
     meant = f" The nearest real name is {near}." if near else ""
+    harm = rules.harm_of(near, each.value) if near else ""
+    meant += f" Leave it out: under that name it would do harm here. {harm}" if harm else ""
     if name.startswith(UNEXAMINED_PREFIXES):
         text = "Unknown variable; not every component that could read it was examined."
     else:
@@ -297,10 +306,12 @@ def _unknown(name: str, known: Variable | None, rules: _Rules) -> VariableReason
     return VariableReason(effect=Effect.UNKNOWN, text=text + meant)
 
 
-def _by_rules(caused: _Caused, rules: _Rules) -> Iterator[VariableReason]:
+def _by_rules(each: Assignment, caused: _Caused, rules: _Rules) -> Iterator[VariableReason]:
     for finding in caused.harmful:
         harms = finding.severity is not Severity.NOTES
         effect = rules.knowledge.rules[finding.rule].effect
+        if effect is Effect.PARTLY and "," not in (each.value or ""):
+            effect = Effect.NONE  # that part is the whole value
         yield VariableReason(
             effect=effect or (Effect.HARMS if harms else Effect.ACTS),
             text=finding.summary,
