@@ -18,5 +18,5 @@ from rocsteady.doctor.machine.recording import RecordedRoot, read_recording
 if __name__ == "__main__":
     recording = read_recording(Path(sys.argv.pop(1)))
     hurried.hurry(run)
-    setattr(machine, "DiskRoot", lambda: RecordedRoot(recording))  # noqa: B010 - not typed
+    setattr(machine, "DiskRoot", lambda **_: RecordedRoot(recording))  # noqa: B010 - not typed
     main()

@@ -135,7 +135,7 @@ def recorded(case: dict[str, Any], job: Job, goal: Goal, steps: int, folder: Pat
 @pytest.mark.parametrize("case", SITUATIONS, ids=lambda case: f"{case['number']}")
 def test_recommended(case: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    monkeypatch.setattr(machine, "DiskRoot", lambda: recording("no-amd-gpu"))
+    monkeypatch.setattr(machine, "DiskRoot", lambda **_: recording("no-amd-gpu"))
     made = planned(case, tmp_path)
     rows = [
         (it.id, it.basis.value, it.risk.value, it.finish and round(it.finish.seconds / HOUR, 1),

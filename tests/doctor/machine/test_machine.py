@@ -14,7 +14,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from rocsteady.doctor.machine.gpus import NODES
-from rocsteady.doctor.machine.machine import Machine, changes, examine, software_of
+from rocsteady.doctor.machine.machine import (
+    Machine,
+    changes,
+    examine,
+    examined,
+    software_of,
+)
 from rocsteady.doctor.machine.recording import (
     MAX_NAMES,
     RecordedPath,
@@ -209,3 +215,22 @@ def test_without_a_gpu_its_driver_makes_no_difference(recorded: Recorded) -> Non
 )
 def test_only_what_changed_is_told(before: str, now: str, said: str) -> None:
     assert changes(before, now) == said
+
+
+@pytest.mark.skipif(os.name == "nt", reason="the layout of an environment on Linux")
+def test_the_python_that_a_command_names_is_examined(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, recorded: Recorded
+) -> None:
+    packages = tmp_path / "env" / "lib" / "python3.11" / "site-packages" / "torch"
+    packages.mkdir(parents=True)
+    (packages / "version.py").write_text("__version__ = '2.9.1+rocm6.4'\nhip = '6.4.43482'\n")
+    (tmp_path / "env" / "pyvenv.cfg").write_text("version = 3.11.7\n")
+    (tmp_path / "env" / "bin").mkdir()
+    (tmp_path / "env" / "bin" / "python").symlink_to(sys.executable)
+    monkeypatch.chdir(tmp_path)
+
+    for python in ("env/bin/python", f"{tmp_path}/env/bin/python"):
+        machine = examined(recorded.knowledge, (python, "train.py"))
+        assert software_of(machine).endswith("torch 2.9.1+rocm6.4; Python 3.11.7")
+    unnamed = examined(recorded.knowledge, ("./train.sh",))
+    assert "2.9.1+rocm6.4" not in software_of(unnamed)

@@ -53,7 +53,7 @@ if __name__ == "__main__":
     recording = read_recording(Path(sys.argv.pop(1)))
     KeptTrials.file = Path(sys.argv.pop(1))
     for module, name, value in (
-        (machine, "DiskRoot", lambda: RecordedRoot(recording)),
+        (machine, "DiskRoot", lambda **_: RecordedRoot(recording)),
         (trials, "Timing", partial(Timing, patience=PATIENCE)),
         (trials, "STARTING", STARTING),
         (plan, "PlanTrials", KeptTrials),

@@ -48,7 +48,8 @@ def write_files(  # noqa: PLR0913 - one argument an option
 
     ``recorded`` is the machine that they are for, with its plan; None: this one, and the last plan.
     """
-    machine = recorded[0] if recorded else examined(doctors_knowledge())
+    here = examined(doctors_knowledge(), job.command)
+    machine = recorded[0] if recorded else here
     option = _option(kind, number, folder, recorded[1] if recorded else None)
     export = _export(option, machine, folder, job)
     if recorded and os.name != "nt":  # the project lies here, and not on that machine
@@ -56,7 +57,7 @@ def write_files(  # noqa: PLR0913 - one argument an option
     if left_here := outside(export.command, folder):
         names = ", ".join(left_here)
         tell(f"rocsteady: outside this folder, so not included: {names}. Copy it here first.")
-    python = None if export.requirements else examined(doctors_knowledge()).python
+    python = None if export.requirements else here.python
     pinned = pins(folder, python.site_packages) if python else ""
     if pinned:
         export = replace(export, requirements=PINS)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, wait
@@ -12,12 +11,11 @@ from pathlib import Path
 import msgspec
 from rocsteady_train.untrusted_file import read_head
 
-from rocsteady.doctor.machine.machine import examine
+from rocsteady.doctor.machine.machine import examined
 from rocsteady.doctor.training_gpus import READ_FIRST, SECOND, settings
 from rocsteady.doctor.values import Diagnosis
 from rocsteady.model import Value
 from rocsteady.system.atomic_file import write_whole
-from rocsteady.system.disk_root import DiskRoot
 
 MACHINE_FILE = "machine-at-start.json"
 MOST_BYTES = 1024 * 1024  # of what the doctor said
@@ -41,7 +39,7 @@ class Examination:
 
     def __init__(self, command: Sequence[str], *, then: Callable[[], object]) -> None:
         self._told: Future[MachineAtStart | None] = Future()
-        work = (_interpreter(command), then)
+        work = (tuple(command), then)
         threading.Thread(
             target=self._examine, args=work, name="rocsteady-machine", daemon=True
         ).start()
@@ -60,13 +58,13 @@ class Examination:
 
         self._told.add_done_callback(write)
 
-    def _examine(self, python: str | None, then: Callable[[], object]) -> None:
+    def _examine(self, command: tuple[str, ...], then: Callable[[], object]) -> None:
         from rocsteady.doctor.diagnosis import diagnose, doctors_knowledge  # noqa: PLC0415 - as above
 
         told = None
         with suppress(Exception):  # the report then says that it was not examined
             knowledge = doctors_knowledge()
-            machine, _ = examine(DiskRoot(python=python), knowledge.variables)
+            machine = examined(knowledge, command)
             told = MachineAtStart(
                 diagnosis=diagnose(machine, knowledge),
                 variables={each.name: each.value or "" for each in machine.variables},
@@ -86,9 +84,3 @@ def machine_at_start(folder: Path) -> MachineAtStart | None:
         return msgspec.json.decode(content, type=MachineAtStart)
     except (OSError, msgspec.DecodeError):  # null: it could not be examined
         return None
-
-
-def _interpreter(command: Sequence[str]) -> str | None:
-    """Return the interpreter that a command names; None: the doctor finds one."""
-    name = Path(command[0]).name if command else ""
-    return shutil.which(command[0]) if name.startswith("python") else None

@@ -140,7 +140,7 @@ def circumstances(
     job: Job, folder: Path, memory: Memory, journal: Journal, *, again: bool
 ) -> Circumstances:
     known = doctors_knowledge()
-    machine = examined(known)
+    machine = examined(known, job.command)
     here, script = journal.here.machine, script_fingerprint(job.command, str(folder))
     scripts = {script_fingerprint(command, str(folder)) for command in commands_of(job)}
     observations = memory.observations(here)

@@ -520,7 +520,7 @@ def recorded_plan(job: Job, folder: Path, root: Root, name: str, goal: Goal) -> 
     known = doctors_knowledge()
     machine, _ = examine(root, known.variables)
     there = facts_of(machine, known)
-    machine_here = examined(known)
+    machine_here = examined(known, job.command)
     last = _last_plan_here(job, folder, machine_here)
     base = _measured_here(last, machine_here, there)
     planner = untried_planner(job, there, goal, base=base, why=NOTHING_TRIED)

@@ -316,7 +316,7 @@ class Drill(Sandbox):
             if supervisor.observed.is_over
             else story.run.outcome.value,
             not_tried=not_tried(faults),
-            on_gpu=bool(visible_to_a_run(examined(known), known).gpus),
+            on_gpu=bool(visible_to_a_run(examined(known, job.command), known).gpus),
             changed=self.changed(),
         )
         return result, code if supervisor.observed.stopped_by_user else None

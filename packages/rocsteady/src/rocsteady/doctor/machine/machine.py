@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import shutil
 from collections import Counter
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
+from pathlib import Path
 
 from rocsteady.doctor.knowledge.reader import Knowledge
 from rocsteady.doctor.machine.gpus import Access, GpuSurvey, read_access, survey_gpus
@@ -132,5 +134,9 @@ def _read(line: str) -> dict[str, str]:
     return {name: value for name, _, value in (part.partition(" ") for part in line.split(BETWEEN))}
 
 
-def examined(knowledge: Knowledge) -> Machine:
-    return examine(DiskRoot(), knowledge.variables)[0]
+def examined(knowledge: Knowledge, command: Sequence[str] = ()) -> Machine:
+    """Examine this machine, with the Python that a command names, or else the one that is found."""
+    name = Path(command[0]).name if command else ""
+    named = shutil.which(command[0]) if name.startswith("python") else None
+    python = str(Path(named).absolute()) if named else None
+    return examine(DiskRoot(python=python), knowledge.variables)[0]

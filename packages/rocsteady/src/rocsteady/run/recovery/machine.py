@@ -128,7 +128,7 @@ def run_machine(services: Services, command: tuple[str, ...], folder: Path) -> R
         here=services.journal.here.machine,
         memory=services.memory,
         knowledge=known,
-        machine=cache(lambda: examined(known)),
+        machine=cache(lambda: examined(known, command)),
         variables={name: os.environ[name] for name in names if name in os.environ},
     )
 
