@@ -286,7 +286,8 @@ def _faster_than_cpu(measured: Measured, card: CardSpeed | None) -> tuple[Pace, 
     slow = 1 / (step - surely + max(surely / least, LAUNCHES[1]))
     slow = min(slow, fast) * pace.low / pace.rate
     fast *= pace.high / pace.rate if measured.recorded else 1.0
-    faster = f"{least:.2g} to {most:.2g} times" if f"{least:.2g}" != f"{most:.2g}" else "about"
+    low, high = (f"{float(f'{times:.2g}'):g}" for times in (least, most))
+    faster = f"{low} to {high} times" if low != high else "about"
     basis = (
         f"from a trial without a GPU: {faster} as fast, by peak figures and"
         f" the model's size, for {measured.share_text}; at least {LAUNCHES[0] * 1000:g} ms a step"

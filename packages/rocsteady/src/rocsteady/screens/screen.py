@@ -161,6 +161,11 @@ class Page:
             self.line(" " * indent + line)
 
     def paragraph(self, text: str, *, indent: int = 0, style: str = "") -> None:
+        before, _, command = text.partition(": rocsteady ")
+        if " -- " in command and len(text) > self.width - indent:  # the user's own: copied whole
+            self.paragraph(f"{before}:", indent=indent, style=style)
+            self.styled_line((" " * (indent + 2), ""), (f"rocsteady {command}", style))
+            return
         for line in wrapped(text, self.width - indent):
             self.styled_line((" " * indent, ""), (line, style))
 
