@@ -142,6 +142,18 @@ def test_json_of_what_has_no_name(cli: Rocsteady) -> None:
     assert json.loads(told.out)["failure"]["certainty"] == "unknown"
 
 
+def test_a_description_without_a_message_is_guessed_at(cli: Rocsteady) -> None:
+    described = "training freezes with num_workers>0"
+    told, known = cli("explain", described), json.loads(cli("explain", "--json", described).out)
+
+    assert told.code == 1  # nothing was identified
+    assert "this is a guess:\n  hang-in-loader  Hung waiting for data." in told.out
+    assert "To read about the first: rocsteady explain hang-in-loader\n" in told.out
+    assert told.out.endswith("While it hangs, this finds the line: rocsteady watch --pid\n")
+    assert known["failure"]["kind"] == "unknown"
+    assert known["guesses"][0] == {"id": "hang-in-loader", "title": "Hung waiting for data"}
+
+
 def test_a_text_too_long_for_a_name_is_a_text(cli: Rocsteady) -> None:
     assert cli("explain", f"{FAULT} {'x' * 5000}").out.startswith("memory-access-fault\n")
 

@@ -19,6 +19,7 @@ from rocsteady.doctor.diagnosis import CHECKS, doctors_knowledge, rule_findings
 from rocsteady.doctor.facts import gather
 from rocsteady.doctor.knowledge.failures import (
     FailureKnowledge,
+    KnownFailure,
     KnownMessage,
     find_message,
     load_failures,
@@ -27,6 +28,7 @@ from rocsteady.doctor.knowledge.reader import SLUG, Knowledge
 from rocsteady.doctor.machine.machine import examine
 from rocsteady.errors import ExaminationError
 from rocsteady.failures.classify import Classifier
+from rocsteady.failures.own_words import guesses
 from rocsteady.failures.remedy import load_remedies
 from rocsteady.failures.signature_search import cleaned
 from rocsteady.failures.symptoms import Symptoms
@@ -34,6 +36,7 @@ from rocsteady.model import Certainty, Failure, FailureKind
 from rocsteady.screens.explain import (
     MachineContext,
     failure_page,
+    guess_page,
     message_page,
     workaround_page,
     workarounds_for,
@@ -111,7 +114,7 @@ def _here(kind: str, root: Root) -> MachineContext:
 
 def _show_failure(text: str, root: Root, *, as_json: bool) -> int:
     knowledge = load_failures()
-    recovered = False
+    recovered, meant = False, tuple[KnownFailure, ...]()
     if text in knowledge.kinds:
         named = knowledge.kinds[text].failure
     else:
@@ -128,6 +131,7 @@ def _show_failure(text: str, root: Root, *, as_json: bool) -> int:
             return NAMED
         if named.kind == FailureKind.UNKNOWN and given == text:
             _refuse_name(text, knowledge)
+            meant = guesses(text)
     failure = msgspec.convert(redactor_here().value(msgspec.to_builtins(named)), Failure)
     here = _here(failure.kind, root)
     if as_json:
@@ -138,9 +142,12 @@ def _show_failure(text: str, root: Root, *, as_json: bool) -> int:
                 "known": knowledge.kinds[failure.kind],
                 "here": here.findings,
                 "recovered": recovered,
+                "guesses": [{"id": it.id, "title": it.title} for it in meant],
                 "workarounds": workarounds_for(knowledge.kinds[failure.kind]),
             }
         )
+    elif meant:
+        show(guess_page(meant, page_here()))
     else:
         show(failure_page(failure, knowledge, here, page=page_here(), recovered=recovered))
     return NOT_NAMED if failure.kind == FailureKind.UNKNOWN else NAMED

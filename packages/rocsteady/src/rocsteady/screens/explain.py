@@ -82,6 +82,18 @@ def failure_page(
     return str(page)
 
 
+def guess_page(guesses: Sequence[KnownFailure], page: Page) -> str:
+    page.paragraph("No known failure was found in this text.", style=BOLD)
+    page.paragraph("By its words it may be one of these; this is a guess:")
+    column = max(len(it.id) for it in guesses) + 2
+    for guess in guesses:
+        page.row(guess.id, f"{guess.title}.", indent=2, column=column)
+    page.line(f"To read about the first: rocsteady explain {guesses[0].id}")
+    if guesses[0].id.startswith(FailureKind.HANG):
+        page.line("While it hangs, this finds the line: rocsteady watch --pid")
+    return str(page)
+
+
 def message_page(message: KnownMessage, line: str, page: Page) -> str:
     page.line(f"{message.id}  not a failure by itself", style=BOLD)
     page.paragraph(f"{message.title}.")

@@ -58,6 +58,7 @@ class Where(Enum):
 class KnownFailure(KnowledgeEntry, frozen=True, kw_only=True):
     id: Slug
     title: Annotated[str, Meta(pattern=r"^.*\S.*$")]  # one line
+    said: tuple[str, ...] = ()  # how people say it who have no error message
     words: Text  # what it means, and what it does not
     gpu_words: str = ""  # the same, where a GPU may be involved
     rank_words: str = ""  # the same, where there may be several ranks
