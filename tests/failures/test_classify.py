@@ -753,3 +753,22 @@ def test_ray_wraps_an_error_of_the_script(classifier: Classifier) -> None:
     log = RAY_FAILED.partition("The actor")[0] + f"{TRAINS}    x\nKeyError: 'x'\n"
 
     assert in_log(classifier, log).kind == "script-error"
+
+
+@pytest.mark.parametrize(
+    ("library", "kind"),
+    [
+        ("triton/compiler/compiler.py", "unknown"),
+        ("torch/_inductor/codegen/common.py", "unknown"),
+        ("amdsmi/amdsmi_interface.py", "broken-install"),
+        ("torch/nn/modules/module.py", "script-error"),  # called with what it does not take
+        ("pandas/core/frame.py", "script-error"),
+    ],
+)
+def test_a_mistake_inside_a_tool_is_not_the_scripts(
+    classifier: Classifier, library: str, kind: str
+) -> None:
+    inside = f'  File "{PACKAGES}/{library}", line 8, in look\n    return known[name]\n'
+    log = f"{TRAINS}    step(batch)\n{inside}KeyError: 'name'\n"
+
+    assert in_log(classifier, log).kind == kind

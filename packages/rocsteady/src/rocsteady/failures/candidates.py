@@ -78,6 +78,9 @@ _DEVICE_ERROR = re.compile(
     r"[ _]?(?:error|warning|WARN|STATUS)"
 )
 _VAGUE = ("RuntimeError", "OSError", "SystemError", "Exception", "torch.AcceleratorError")
+_TOOLS = re.compile(  # whoever wrote the script, a mistake in here is not theirs
+    r"-packages/(?:amdsmi|bitsandbytes|flash_attn|triton|torch/_(?:dynamo|inductor))/"
+)
 _OF_TENSORS = re.compile(
     r"(?i)shape|\bsizes?\b|dimension|\bdims?\b|dtype|scalar type|same device|on device|\bgrad"
     r"|backward|in-?place|index|out of (?:range|bounds)|must match|mat1|state_dict|channels|view\b"
@@ -457,6 +460,8 @@ def _is_the_scripts(trace: Traceback) -> bool:
     Types such as KeyError are. Those that libraries use for everything are only if the script
     raised them itself, or if they speak of its tensors: to end a run for good, one must be sure.
     """
+    if trace.frames and _TOOLS.search(trace.frames[-1].file.replace("\\", "/")):
+        return False
     if trace.type not in _VAGUE:
         return True
     if _DEVICE_ERROR.search(trace.message[:500]):
