@@ -199,11 +199,11 @@ def test_the_list_has_every_rule_once_under_its_severity(knowledge: Knowledge) -
 def test_every_rule_has_a_page_that_fits(knowledge: Knowledge, width: int) -> None:
     for rule in knowledge.rules.values():
         plain, coloured = (
-            render_rule(rule, knowledge.sources, page=Page(width, colour=colour))
+            render_rule(rule, knowledge, page=Page(width, colour=colour))
             for colour in (False, True)
         )
         fix = rule.fix
-        commands = {*typed((*fix.commands, *fix.windows, *fix.container, *fix.check))}
+        commands = {*typed((*fix.commands, *fix.windows, *fix.container, *fix.check), knowledge)}
 
         check_page(plain, coloured, width, commands)
         assert all(line in plain for line in commands)

@@ -110,7 +110,7 @@ def explained(knowledge: Knowledge, name: str | None, *, as_json: bool) -> str:
     if name is None:
         return render_rule_list(chosen, page=page_here())
     old = is_out_of_date(chosen[0], knowledge.sources, datetime.now(tz=UTC).date())
-    return render_rule(chosen[0], knowledge.sources, page=page_here(), out_of_date=old)
+    return render_rule(chosen[0], knowledge, page=page_here(), out_of_date=old)
 
 
 def _gpu(knowledge: Knowledge, gfx: str, *, as_json: bool) -> str:

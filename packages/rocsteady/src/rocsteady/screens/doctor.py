@@ -11,6 +11,7 @@ import msgspec
 
 from rocsteady.colours import BOLD, DIM, GREEN, RED, YELLOW
 from rocsteady.doctor.gpu_reports import GpuReports
+from rocsteady.doctor.knowledge.reader import Knowledge
 from rocsteady.doctor.knowledge.rules import PLACEHOLDER, Rule
 from rocsteady.doctor.knowledge.state import last_checked
 from rocsteady.doctor.knowledge.values import (
@@ -333,9 +334,8 @@ def evidence(rule: Rule, sources: Mapping[str, Source]) -> str:
     return f"reported by {threads}" if threads else "reported"
 
 
-def render_rule(
-    rule: Rule, sources: Mapping[str, Source], *, page: Page, out_of_date: bool = False
-) -> str:
+def render_rule(rule: Rule, knowledge: Knowledge, *, page: Page, out_of_date: bool = False) -> str:
+    sources = knowledge.sources
     page.line(f"{rule.id}  {LABELS[rule.severity].rstrip(':')}", style=BOLD)
     page.paragraph(f"{rule.title}.")
     page.line()
@@ -343,7 +343,10 @@ def render_rule(
     page.line()
     page.line("What to do", style=BOLD)
     page.paragraph(rule.fix.text, indent=2)
-    page.lines(typed(rule.fix.commands), indent=4)
+    wanted = typed(rule.fix.commands, knowledge)
+    page.lines(wanted, indent=4)
+    if any("<gfx>" in command for command in wanted):
+        page.paragraph("With the GPU's name in it: rocsteady wheels --gpu GFX", indent=2)
     if rule.fix.check:
         page.paragraph("To check first:", indent=2)
         page.lines(rule.fix.check, indent=4)
@@ -353,7 +356,7 @@ def render_rule(
     ):
         if commands:
             page.paragraph(place, indent=2)
-            page.lines(typed(commands), indent=4)
+            page.lines(typed(commands, knowledge), indent=4)
     if rule.fix.needs:
         page.paragraph(f"Needs: {', '.join(need.value for need in rule.fix.needs)}.", indent=2)
     if rule.fix.verify:
@@ -395,10 +398,13 @@ def render_gpu(reports: GpuReports, *, page: Page) -> str:
     return str(page)
 
 
-def typed(commands: Iterable[str]) -> list[str]:
+def typed(commands: Iterable[str], knowledge: Knowledge) -> list[str]:
     """Return commands as one would type them; what a machine would fill in is in angle brackets."""
+    amd = next((index.address for index in knowledge.indexes), "")
+    pytorch = f"--index-url {amd} 'torch[device-<gfx>]'"
+    known = {**STANDS_FOR, "wheels.amd": amd, "wheels.pytorch": pytorch}
     return [
-        PLACEHOLDER.sub(lambda found: STANDS_FOR.get(found[1], f"<{found[1]}>"), command)
+        PLACEHOLDER.sub(lambda found: known.get(found[1], f"<{found[1]}>"), command)
         for command in commands
     ]
 
