@@ -48,6 +48,7 @@ html_show_sphinx = False
 
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE))
+from failure_pages import write_failure_pages  # noqa: E402 - beside this file
 from gpu_pages import plain, source_line, write, write_gpu_pages  # noqa: E402 - beside this file
 
 SOURCE = HERE.parent / "packages" / "rocsteady_train" / "src" / "rocsteady_train"
@@ -315,6 +316,7 @@ write_page(
 )
 write_page("api.md", api_page({"Loop": "loop/loop", "Checkpointer": "checkpoints/checkpointer"}))
 write_gpu_pages()
+write_failure_pages()
 
 NAMED = {  # what the theme leaves without a name or a level, which screen readers need
     '<aside class="sidebar-drawer">': '<aside class="sidebar-drawer" aria-label="All pages">',
