@@ -6,6 +6,7 @@ import pytest
 
 from rocsteady.doctor.knowledge.failures import FailureKnowledge, Signature, Where, load_failures
 from rocsteady.failures.classify import Classifier
+from rocsteady.failures.own_words import guesses
 from rocsteady.failures.symptoms import Symptoms
 from rocsteady.model import FailureKind, Role
 
@@ -84,7 +85,9 @@ def test_every_kind_is_reached(classifier: Classifier, kind: str) -> None:
     ]
     ways = [BY_CODE[kind]] if kind in BY_CODE else by_signature
 
-    assert ways, f"nothing leads to {kind}"
+    if not ways:  # no program says it: people do
+        assert kind in [guess.id for guess in guesses(KNOWN.kinds[kind].said[0])]
+        return
     assert classifier.name(ways[0]).kind == kind
 
 
