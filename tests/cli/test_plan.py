@@ -105,6 +105,19 @@ def test_without_trials_it_says_what_is_known_and_writes_nothing_here(cli: Rocst
     assert list(inner.folder.iterdir()) == []
 
 
+def test_a_plan_that_does_not_replace_a_measured_one_says_so(cli: Rocsteady) -> None:
+    untried = ("plan", "--no-trials", "--yes", "--", "python3", "train.py")
+    first = cli(*untried)
+    (kept,) = cli.folder.rglob("plan.json")
+    kept.write_text(kept.read_text().replace('"trials":0', '"trials":1'))
+    measured = kept.read_text()
+    second = cli(*untried)
+
+    assert "not kept" not in first.out
+    assert "This plan is not kept, as nothing was tried: run --plan," in second.out
+    assert kept.read_text() == measured
+
+
 def test_an_option_that_the_plan_does_not_have_and_no_plan_at_all_are_said(cli: Rocsteady) -> None:
     without = cli("run", "--plan", "1", "--", "python3", "train.py")
     cli("plan", "--no-trials", "--yes", "--", "python3", "train.py")

@@ -41,7 +41,7 @@ from rocsteady.plan.trials import (
     kept_trials,
     look_back,
 )
-from rocsteady.plan.values import Plan
+from rocsteady.plan.values import Basis, Plan
 from rocsteady.report.pages import render_template
 from rocsteady.run.job.stages import commands_of
 from rocsteady.run.job.values import Job
@@ -60,6 +60,10 @@ FOUND, NONE_FOUND = 0, 1
 STOPPED = "rocsteady: interrupted. No plan was made, and {}."
 ABOUT_TRIALS = ("trial", "within", "again")
 EXAMPLE = "rocsteady plan -- python train.py"
+NOT_KEPT = (
+    "This plan is not kept, as nothing was tried: run --plan, --details and --export use the last"
+    " one that was."
+)
 PAGES = {".md": MARKDOWN, ".html": HTML, ".htm": HTML}
 
 
@@ -283,8 +287,9 @@ def _records(folder: Path) -> tuple[Memory, Journal]:
 
 def _kept(plan: Plan, folder: Path) -> Plan:
     """Keep the plan for ``run --plan``, and the trials of the last; if that fails, it says so."""
-    if not plan.trials and saved_plan.has_trials(folder):
-        return plan
+    tried = any(option.basis is Basis.TRIAL for option in plan.options)
+    if not tried and saved_plan.has_trials(folder):
+        return replace(plan, warnings=(*plan.warnings, NOT_KEPT))
     why = saved_plan.save_plan(plan, folder)
     return replace(plan, warnings=(*plan.warnings, why)) if why else plan
 
