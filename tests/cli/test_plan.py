@@ -154,6 +154,30 @@ def test_files_for_elsewhere_are_written_once(cli: Rocsteady) -> None:
     assert (first.code, forced.code) == (0, 0)
 
 
+def test_a_file_for_elsewhere_is_not_written_through_a_link(cli: Rocsteady) -> None:
+    cli("plan", "--no-trials", "--yes", "--", "python3", "train.py")
+    cli("plan", "--export", "slurm")
+    (file,) = cli.folder.glob("*.sbatch")
+    outside = cli.folder.parent / f"outside-{cli.folder.name}"
+    file.unlink()
+    file.symlink_to(outside)
+    refused, forced = cli("plan", "--export", "slurm"), cli("plan", "--export", "slurm", "--force")
+    (cli.folder / "rocsteady-wheels").rename(outside)
+    (cli.folder / "rocsteady-wheels").symlink_to(outside)
+    before = sorted((each.name, each.stat().st_mtime_ns) for each in outside.iterdir())
+    linked = cli("plan", "--export", "slurm", "--force")
+
+    assert (refused.code, "already exists" in refused.err) == (2, True)
+    assert forced.code == 0, forced.err
+    assert file.is_file()
+    assert not file.is_symlink()
+    assert (linked.code, "rocsteady-wheels cannot be written: it is a link" in linked.err) == (
+        2,
+        True,
+    )
+    assert sorted((each.name, each.stat().st_mtime_ns) for each in outside.iterdir()) == before
+
+
 def test_a_file_for_elsewhere_has_the_command_of_the_plan(cli: Rocsteady) -> None:
     (cli.folder / "rocsteady.toml").write_text('command = ["python", "train.py"]\n')
     cli("plan", "--no-trials", "--yes", "--", "python3", "train.py", "--preset", "small")

@@ -173,11 +173,16 @@ def test_every_size_can_be_drawn(deck: Deck, size: tuple[int, int]) -> None:
     assert len(lines) == size[1]
 
 
-def test_what_a_script_prints_is_neither_markup_nor_control(deck: Deck) -> None:
+def test_what_a_script_prints_or_a_journal_has_is_neither_markup_nor_control(deck: Deck) -> None:
     log = ("\x1b[2J\x1b]0;title\x07", "[bold]not bold[/bold] [/]", "全角" * 60)
-    shown = deck.screen(msgspec.structs.replace(TRAINING, log=log))
+    *earlier, last = TRAINING.story.progress
+    last = msgspec.structs.replace(last, seconds_in={"\x1b]0;title\x07\u202e": 1e6})
+    story = msgspec.structs.replace(TRAINING.story, progress=(*earlier, last))
+    shown = deck.screen(msgspec.structs.replace(TRAINING, log=log, story=story))
 
     assert "\x1b" not in shown
+    assert "\u202e" not in shown
+    assert "\\x1b]0;title\\x07\\u202e" in shown
     assert "\x07" not in shown
     assert "\\x1b[2J" in shown
     assert "[bold]not bold[/bold] [/]" in shown

@@ -29,10 +29,12 @@ from rocsteady.plan.values import Option, Plan
 from rocsteady.run.job.values import Job
 from rocsteady.screens.screen import show, tell
 from rocsteady.store.forecast import due
+from rocsteady.system.atomic_file import write_whole
 from rocsteady.wording import plural
 
 AT_MOST = 1.25  # times the price that the plan knows may be paid an hour
 REQUIREMENTS = "requirements.txt"
+READABLE = 0o644  # by whoever runs it there
 
 
 def write_files(  # noqa: PLR0913 - one argument an option
@@ -62,12 +64,12 @@ def write_files(  # noqa: PLR0913 - one argument an option
     if pinned:
         export = replace(export, requirements=PINS)
     files = TARGETS[kind](export) | ({PINS: pinned} if pinned else {})
-    there = [name for name in files if (folder / name).exists()]
+    there = [name for name in files if os.path.lexists(folder / name)]
     if there and not force:
         raise click.UsageError(f"{', '.join(there)}: already exists; use --force to overwrite")
     for name, text in files.items():
         try:
-            (folder / name).write_text(text, encoding="utf-8")
+            write_whole(folder / name, text.encode(), READABLE)  # a link is replaced, not followed
         except OSError as error:
             raise click.UsageError(f"{name} cannot be written: {error.strerror}") from None
         show(f"Wrote {name}.\n")
@@ -76,6 +78,8 @@ def write_files(  # noqa: PLR0913 - one argument an option
 
 def _write_wheels(target: Path) -> None:
     """Put rocsteady itself beside the files, so that they install it from there."""
+    if target.is_symlink():
+        raise click.UsageError(f"{target} cannot be written: it is a link")
     try:
         target.mkdir(exist_ok=True)
         for old in target.glob("*.whl"):

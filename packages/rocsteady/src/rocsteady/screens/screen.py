@@ -274,7 +274,13 @@ def _fit(columns: Mapping[int, Column], rows: Sequence[Sequence[str]], room: int
         n: max(map(cell_len, (column.name, *(row[n] for row in rows))))
         for n, column in columns.items()
     }
-    least = {n: min(width, columns[n].least or width) for n, width in widths.items()}
+    words = {
+        n: max(map(cell_len, " ".join(row[n] for row in rows).split() or [""])) for n in columns
+    }
+    least = {
+        n: min(width, max(columns[n].least, min(words[n], WORD)) if columns[n].least else width)
+        for n, width in widths.items()
+    }
     while len(widths) > 1 and sum(least[n] + COLUMN_GAP for n in widths) - COLUMN_GAP > room:
         widths.popitem()
     for n in reversed(widths):
@@ -283,6 +289,7 @@ def _fit(columns: Mapping[int, Column], rows: Sequence[Sequence[str]], room: int
     return widths
 
 
+WORD = 24  # letters of a word that is kept whole in a narrow column
 REDRAWS = 5  # a second, on a terminal
 LINE_EVERY = 10.0  # seconds, without one
 BAR_WIDTH = 20  # columns

@@ -148,7 +148,7 @@ class RunView(Vertical):
         part = part_done(view.line)
         self._part.display = part is not None and columns >= NARROW
         self._part.update(progress=part or 0.0)
-        self._draw("pace", pace(view))
+        self._draw("pace", clean(pace(view)))
         self._put("facts", self._facts(view, columns))
         story, *size = self._curves_of or (None, 0, 0)
         if story is not view.story or size != [
@@ -197,11 +197,11 @@ class RunView(Vertical):
         end = view.line.run.ended or view.now
         lines = []
         for curve in found:
-            labels = (curve.label, f" {curve.last}", f" {curve.span}")
+            labels = (clean(curve.label), f" {curve.last}", f" {curve.span}")
             for number, drawn in enumerate(braille(curve, end, width, height)):
                 label = labels[number] if number < len(labels) else ""
                 if height == 1:
-                    label = f"{curve.label.removesuffix(' time')} {curve.last}"
+                    label = f"{clean(curve.label).removesuffix(' time')} {curve.last}"
                 style = "dim" if number > 1 else ""
                 lines.append(Text.assemble((f"{label[:LABEL]:<{LABEL}} ", style), (drawn, "cyan")))
         if rows >= TALL:
@@ -214,7 +214,7 @@ class RunView(Vertical):
 
     def _details(self, view: WatchView, columns: int, rows: int) -> Text:
         lines = []
-        shares = [(name, part) for name, part in time_shares(view.story) if part >= A_SHARE]
+        shares = [(clean(name), part) for name, part in time_shares(view.story) if part >= A_SHARE]
         width = columns - LABEL - 1
         if shares and width > 0:
             marked = [
@@ -309,7 +309,7 @@ class TextScreen(Screen[None]):
         self._body = Static(Text(self._texts[0], no_wrap=True), markup=False)
 
     def compose(self) -> ComposeResult:
-        yield Static(Text(self._title), id="title", markup=False)
+        yield Static(Text(clean(self._title)), id="title", markup=False)
         with VerticalScroll():
             yield self._body
         yield Footer(show_command_palette=False)
