@@ -89,7 +89,7 @@ def guess_page(guesses: Sequence[KnownFailure], page: Page) -> str:
     for guess in guesses:
         page.row(guess.id, f"{guess.title}.", indent=2, column=column)
     page.line(f"To read about the first: rocsteady explain {guesses[0].id}")
-    if guesses[0].id.startswith(FailureKind.HANG):
+    if guesses[0].id.startswith(FailureKind.HANG) and os.name != "nt":  # watch is of POSIX
         page.line("While it hangs, this finds the line: rocsteady watch --pid")
     return str(page)
 
