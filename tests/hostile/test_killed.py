@@ -132,6 +132,21 @@ def test_nothing_is_left_and_the_run_ends(project: Project, kill: int) -> None:
 
 @pytest.mark.ci
 @pytest.mark.slow
+def test_a_crash_of_the_supervisor_says_where_and_leaves_nothing(project: Project) -> None:
+    project.job(RESUMES, project.script(TRAINS))
+    child = _guarded(project)
+    os.kill(child.pid, signal.SIGSEGV)
+    ended = project.ended(child)
+
+    assert ended.code == -signal.SIGSEGV
+    assert "Fatal Python error: Segmentation fault" in ended.err
+    assert ", line " in ended.err
+    until(lambda: not project.processes(), within=10, why=lambda: str(project.processes()))
+    assert project.run("--resume", project.name).code == 0
+
+
+@pytest.mark.ci
+@pytest.mark.slow
 def test_a_second_training_never_starts_beside_the_first(project: Project) -> None:
     endless = TRAINS.replace("range(done + 1, 31)", "range(done + 1, 10_000)")
     endless = endless.replace("print(", "step <= done + 4 and print(")  # nobody reads it later

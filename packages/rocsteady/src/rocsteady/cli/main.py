@@ -5,6 +5,8 @@ A command's module is imported only when it is used, so that each starts as fast
 
 from __future__ import annotations
 
+import contextlib
+import faulthandler
 import importlib
 import os
 import re
@@ -145,6 +147,8 @@ def main() -> NoReturn:
     for name in ("stdout", "stderr"):  # closed by whoever started it: there is nobody to tell
         if getattr(sys, name) is None:
             setattr(sys, name, Path(os.devnull).open("w", encoding="utf-8"))  # noqa: SIM115 - stays
+    with contextlib.suppress(OSError, ValueError):  # where it crashed, if Python itself does
+        faulthandler.enable()
     try:
         sys.exit(rocsteady.main(prog_name="rocsteady", standalone_mode=False))
     except click.ClickException as error:
