@@ -86,6 +86,19 @@ def test_one_variable_gives_each_generation_a_store(
     assert first[-1] != second[-1]  # another port
 
 
+def test_the_key_of_a_job_does_not_reach_a_rank_of_one_host(
+    project: Project, torch_python: str, beside_torch: str
+) -> None:
+    script = project.script("import os\nprint('key:', 'ROCSTEADY_JOB_KEY' in os.environ)")
+    chosen = {"PET_RDZV_BACKEND": "rocsteady", "PYTHONPATH": beside_torch, "ROCSTEADY_RUN": "t"}
+
+    code, out, err = launched(
+        torch_python, project.folder, script, **chosen, ROCSTEADY_JOB_KEY="k" * 32
+    )
+
+    assert (code, out) == (0, ["key: False"] * 2), err
+
+
 def test_an_unknown_version_is_named(
     project: Project, torch_python: str, beside_torch: str
 ) -> None:

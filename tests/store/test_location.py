@@ -92,6 +92,22 @@ def test_a_file_that_a_rollback_journal_names_stays(tmp_path: Path) -> None:
 
 
 @posix
+def test_a_file_that_is_hard_linked_beside_a_journal_stays(tmp_path: Path) -> None:
+    project, precious = project_in(tmp_path), tmp_path / "precious"
+    place = find_place(project, state=tmp_path / "state", filesystem=local)
+    with closing(Journal(place)) as journal:
+        journal.begin_run(("python", "t.py"), job={}, strategy=Strategy())
+    precious.write_text("years of work")
+    beside = place.database.with_name(f"{place.database.name}-shm")
+    beside.unlink(missing_ok=True)
+    beside.hardlink_to(precious)
+
+    with closing(Journal(place)) as journal, pytest.raises(JournalError, match="another name"):
+        journal.runs()
+    assert precious.read_text() == "years of work"
+
+
+@posix
 def test_only_this_account_reads_what_a_run_leaves(tmp_path: Path) -> None:
     place = find_place(project_in(tmp_path), state=tmp_path / "state", filesystem=local)
     folder = place.folder / "runs" / "calm-otter"

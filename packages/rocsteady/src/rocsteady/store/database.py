@@ -302,6 +302,8 @@ def _refuse_traps(path: Path) -> None:
             raise JournalError(f"{part} is a link, which rocsteady does not write through")
         if part.exists() and not part.is_file():
             raise JournalError(f"{part} is not a regular file")
+        if part.name.endswith("-shm") and part.exists() and part.stat().st_nlink > 1:
+            raise JournalError(f"{part} has another name too, and reading it would change that")
     with contextlib.suppress(FileNotFoundError):
         journal = path.with_name(f"{path.name}-journal")
         if read_tail(journal, len(SEVERAL_DATABASES)) == SEVERAL_DATABASES:

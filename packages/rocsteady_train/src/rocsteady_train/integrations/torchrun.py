@@ -53,6 +53,7 @@ BACKEND = "PET_RDZV_BACKEND"  # torchrun's own variable for its option
 ENDPOINT = "PET_RDZV_ENDPOINT"  # likewise
 RANK = "TORCHELASTIC_RUN_ID"  # a process that has it is a rank, and launches nothing
 RUN = "ROCSTEADY_RUN"  # set for every process of a run
+KEY = "ROCSTEADY_JOB_KEY"  # as in torchrun_channels
 ANSWER_WITHIN = 600.0  # seconds: it may wait for a GPU that failed to come to rest
 LAST_WORDS_WITHIN = 30.0
 START_WITHIN = 60.0
@@ -602,6 +603,7 @@ def create(parameters: RendezvousParameters) -> RendezvousHandler:
     )
     watched = RUN not in os.environ and sys.platform == "linux"
     key = _job_key() if watched and hosts > 1 else b""  # before the store of another is waited for
+    os.environ.pop(KEY, None)  # one host has nobody to show it to, and no rank needs it
     return Rendezvous(
         _met(inner), hosts=hosts, watched=watched, fewest=fewest, restarts=restarts, key=key
     )
