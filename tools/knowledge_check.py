@@ -22,6 +22,7 @@ from rocsteady.doctor.knowledge.reader import DATA, DataFolder, Knowledge, load_
 from rocsteady.doctor.knowledge.rules import Rule
 from rocsteady.doctor.knowledge.values import Severity
 from rocsteady.errors import KnowledgeError
+from rocsteady.failures.remedy import ANY, load_remedies
 from rocsteady.model import Value
 
 TITLE, SUMMARY = 60, 200  # letters
@@ -49,6 +50,7 @@ def knowledge_problems(folder: Path = DATA) -> tuple[EntryProblem, ...]:
     load_speeds(data)
     load_other_options(data)
     harmful_variables(data)
+    remedies = load_remedies(data)
     found = [*dict.fromkeys((*knowledge.ignored, *data.ignored))]
     for rule in knowledge.rules.values():
         found += (f"rules: {rule.id}: {problem}" for problem in _rule_problems(rule, knowledge))
@@ -57,6 +59,12 @@ def knowledge_problems(folder: Path = DATA) -> tuple[EntryProblem, ...]:
             for kind in rule.leads_to
             if kind not in failures.kinds
         )
+    found += (
+        f"remedies.toml: {remedy.id}: answers: {kind!r} is not in failures.toml"
+        for remedy in remedies.values()
+        for kind in remedy.answers
+        if kind not in failures.kinds and kind != ANY
+    )
     for kind in failures.kinds.values():
         fix = kind.fix or kind.advice
         if fix is None or 1 + len(fix.then) < STEPS:

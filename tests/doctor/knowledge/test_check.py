@@ -54,6 +54,24 @@ def test_a_new_rule_takes_one_file(data: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("right", "wrong", "said"),
+    [
+        ("set = {", "variables = {", "unknown field `variables`"),
+        ("cost = ", "costs = ", "unknown field `costs`"),
+        ('"hang-in-download"', '"hang-in-downlod"', "'hang-in-downlod' is not in failures.toml"),
+        X by another entry"),
+    ],
+)
+def test_a_problem_of_a_remedy_is_named(data: Path, right: str, wrong: str, said: str) -> None:
+    remedies = data / "remedies.toml"
+    before, entry = remedies.read_text().split('id = "xet-off"')
+    assert right in f'id = "xet-off"{entry}'
+    remedies.write_text(before + f'id = "xet-off"{entry}'.replace(right, wrong, 1))
+
+    assert any(said in problem.problem for problem in knowledge_problems(data))
+
+
+@pytest.mark.parametrize(
     ("right", "wrong", "line", "said"),
     [
         ('severity = "notes"', 'severity = "bad"', 2, "Invalid enum value 'bad' - at `$.severity`"),
