@@ -59,7 +59,7 @@ def test_a_new_rule_takes_one_file(data: Path) -> None:
         ("set = {", "variables = {", "unknown field `variables`"),
         ("cost = ", "costs = ", "unknown field `costs`"),
         ('"hang-in-download"', '"hang-in-downlod"', "'hang-in-downlod' is not in failures.toml"),
-        X by another entry"),
+        ('id = "xet-off"', 'id = "loader-spawn"', "taken by another entry"),
     ],
 )
 def test_a_problem_of_a_remedy_is_named(data: Path, right: str, wrong: str, said: str) -> None:
