@@ -141,6 +141,8 @@ class Rendezvous(RendezvousHandler):
                 if not self._several:
                     raise
                 self._cut_off(error)
+            if self._several:
+                self._channel = self._to_others(info)  # watched or not: how one ends, all do
             if not self._watched or self._prepare(info):
                 self._kernel.forget()  # what it said of the ranks before
                 return info
@@ -391,22 +393,25 @@ class Rendezvous(RendezvousHandler):
         self._set({} if answer is None else answer.get("set", {}))
         return answer
 
+    def _to_others(self, info: RendezvousInfo) -> HostChannel:
+        from rocsteady_train.integrations.torchrun_channels import HostChannel  # noqa: PLC0415 - where there are several
+
+        generation = f"{self.get_run_id()} {self._round()}" if self._key else ""
+        return HostChannel(
+            info.store, info.rank, info.world_size, key=self._key, generation=generation
+        )
+
     def _agreed(self, info: RendezvousInfo) -> Proposal:
         """Return what all hosts do in this generation: the leader says it, through the store."""
         from rocsteady_train.integrations.torchrun_channels import (  # noqa: PLC0415 - where there are several
             AGAIN,
             HangChannel,
-            HostChannel,
             UntrustedError,
             ended,
             heaviest,
         )
 
-        generation = f"{self.get_run_id()} {self._round()}" if self._key else ""
-        channel = HostChannel(
-            info.store, info.rank, info.world_size, key=self._key, generation=generation
-        )
-        self._channel, watcher = channel, self._watcher
+        channel, watcher = self._channel or self._to_others(info), self._watcher
         self._hangs, self._still = HangChannel(channel), None
         answer = None if watcher is None else watcher.answer(PROPOSAL_WITHIN, "proposal")
         mine: Proposal | None = None
