@@ -96,7 +96,7 @@ def limits(plan: Plan) -> str:
     where = f", mostly in {clean(first.where)}" if first.where else ""
     summary = f"{shares}; {name} {is_the}{where}.{_idle_gpu(plan, first)}"
     best = max((it for it in plan.limits if it.best), key=lambda it: it.gain, default=None)
-    if not best:
+    if not best or " and " in first.part:  # what is not told apart may have more to gain
         return summary
     return f"{summary} Most to gain: {clean(best.best).rstrip('.')}{_gain(best.gain)}."
 
