@@ -45,6 +45,7 @@ from rocsteady.screens.screen import page_here, show, show_json, without_secrets
 from rocsteady.store.redaction import redactor_here
 from rocsteady.suggestions import no_such
 from rocsteady.system.root import Root
+from rocsteady.typed_values import convert
 
 NAMED, NOT_NAMED = 0, 1
 MAX_BYTES = 32 * 1024 * 1024  # bytes of a file's end that are looked at
@@ -132,7 +133,7 @@ def _show_failure(text: str, root: Root, *, as_json: bool) -> int:
         if named.kind == FailureKind.UNKNOWN and given == text:
             _refuse_name(text, knowledge)
             meant = guesses(text)
-    failure = msgspec.convert(redactor_here().value(msgspec.to_builtins(named)), Failure)
+    failure = convert(redactor_here().value(msgspec.to_builtins(named)), Failure)
     here = _here(failure.kind, root)
     if as_json:
         show_json(

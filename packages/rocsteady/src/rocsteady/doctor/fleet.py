@@ -26,6 +26,7 @@ from rocsteady.doctor.machine.recording import RECORDING_LIMIT, RecordedRoot, re
 from rocsteady.doctor.machine.view import View
 from rocsteady.errors import ExaminationError
 from rocsteady.model import Value
+from rocsteady.typed_values import decode
 
 FLEET_VERSION = 1
 TOLERANCE = 0.03  # of an amount of memory: machines of the same parts differ that much
@@ -154,7 +155,7 @@ def _machine(file: Path, knowledge: Knowledge) -> Machine:
     content = read_regular(file, RECORDING_LIMIT)
     if b'"facts_read"' in content:
         try:
-            return msgspec.json.decode(content, type=Machine)
+            return decode(content, type=Machine)
         except msgspec.DecodeError as error:
             why = f"not what rocsteady machine --json prints: {error}"
             raise ExaminationError(why) from None

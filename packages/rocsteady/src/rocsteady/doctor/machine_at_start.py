@@ -16,6 +16,7 @@ from rocsteady.doctor.training_gpus import READ_FIRST, SECOND, settings
 from rocsteady.doctor.values import Diagnosis
 from rocsteady.model import Value
 from rocsteady.system.atomic_file import write_whole
+from rocsteady.typed_values import decode
 
 MACHINE_FILE = "machine-at-start.json"
 MOST_BYTES = 1024 * 1024  # of what the doctor said
@@ -81,6 +82,6 @@ def machine_at_start(folder: Path) -> MachineAtStart | None:
     """Return what was recorded when a run began; None if nothing was, or by another version."""
     try:
         content = read_head(folder / MACHINE_FILE, MOST_BYTES, follow=False)
-        return msgspec.json.decode(content, type=MachineAtStart)
+        return decode(content, type=MachineAtStart)
     except (OSError, msgspec.DecodeError):  # null: it could not be examined
         return None

@@ -29,6 +29,7 @@ from rocsteady.failures.situation import (
     Situation,
 )
 from rocsteady.model import Certainty, FailedAttempt, Failure, Fingerprint, Strategy, Value
+from rocsteady.typed_values import convert
 from rocsteady.versions import version_fits
 
 ANY, HARMFUL = "any", "harmful"  # among what a remedy answers; see the head of the file
@@ -203,7 +204,7 @@ def _problems(remedy: Remedy) -> Iterator[tuple[str, str]]:
     if len(changes) + (remedy.id in COMPUTED) != 1:
         yield "set", "exactly one of set, setting, allocator, or a function of computed.py"
     try:
-        msgspec.convert(remedy.setting, Strategy)
+        convert(remedy.setting, Strategy)
     except msgspec.ValidationError as error:
         yield "setting", str(error)
     for name in remedy.setting:
@@ -275,7 +276,7 @@ def _with_setting(situation: Situation, setting: Mapping[str, Any]) -> Strategy 
     if changed.workers == 0:  # nothing is started that could have a context
         changed = msgspec.structs.replace(changed, worker_context=None)
     if changed == situation.strategy:
-        there = describe_changes(Strategy(), msgspec.convert(setting, Strategy))
+        there = describe_changes(Strategy(), convert(setting, Strategy))
         return Refused(why=f"{there} is already in effect")
     return changed
 

@@ -22,6 +22,7 @@ from rocsteady_train.untrusted_file import read_head, read_regular
 from rocsteady.hangs.values import Heartbeat
 from rocsteady.model import BatchSplit, LoaderFacts, Value
 from rocsteady.system import procfs
+from rocsteady.typed_values import decode
 
 NOTE_LIMIT = 500  # characters of a note that are kept
 APPLIED_LIMIT = 64 * 1024  # bytes
@@ -110,9 +111,9 @@ def _files(
     for pid, path in numbered(folder, suffix):
         try:
             content = read_regular(path, limit, follow=False)
-            if msgspec.json.decode(content, type=_Versioned).version != version:
+            if decode(content, type=_Versioned).version != version:
                 continue
-            left = msgspec.json.decode(content, type=kind)
+            left = decode(content, type=kind)
         except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
             continue
         yield pid, left

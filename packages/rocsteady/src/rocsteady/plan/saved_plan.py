@@ -18,6 +18,7 @@ from rocsteady.run.options import Fallback, StopRule
 from rocsteady.store.redaction import shown_command
 from rocsteady.store.user_folders import state_folder
 from rocsteady.system.atomic_file import write_whole
+from rocsteady.typed_values import decode
 
 FILE = "plan.json"
 PLAN_LIMIT = 16 * 1024 * 1024  # bytes
@@ -51,7 +52,7 @@ def load_plan(folder: Path) -> Plan:
     except OSError as error:
         raise RocsteadyError(f"the plan cannot be read: {error.strerror}") from None
     try:
-        plan = msgspec.json.decode(content, type=Plan)
+        plan = decode(content, type=Plan)
     except msgspec.MsgspecError:
         raise RocsteadyError(f"the plan cannot be read; {none}") from None
     if plan.version != PLAN_VERSION:

@@ -59,6 +59,7 @@ from rocsteady.store.location import find_place
 from rocsteady.store.machine_history import Memory
 from rocsteady.store.values import Sample
 from rocsteady.system.atomic_file import write_whole
+from rocsteady.typed_values import decode
 from rocsteady.wording import duration, plural
 
 COMPUTE = ("compute", "backward", "optimizer")  # phases
@@ -544,7 +545,7 @@ def kept_trials(folder: Path, software: str) -> KeptTrials:
     """Return the trials of the last plan, if they are of the same software."""
     try:
         content = read_regular(home(folder) / KEPT, PLAN_LIMIT)
-        kept = msgspec.json.decode(content, type=KeptTrials)
+        kept = decode(content, type=KeptTrials)
     except (OSError, msgspec.MsgspecError):
         return KeptTrials(software=software)
     return kept if kept.software == software else KeptTrials(software=software)

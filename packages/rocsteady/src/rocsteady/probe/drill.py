@@ -30,6 +30,7 @@ from rocsteady.run.options import RunOptions, Timing
 from rocsteady.run.telling.announcer import Screen
 from rocsteady.store.user_folders import state_folder
 from rocsteady.store.values import AttemptRecord, DecisionRecord, RunRecord
+from rocsteady.typed_values import decode
 
 KINDS = ("hang", "oom", "fault", "kill", "segv", "abort", "nan")
 STEP, BACKWARD, LOADER = "step", "backward", "loader"
@@ -157,7 +158,7 @@ def read_fired(folder: Path, count: int) -> dict[int, Fired]:
         with contextlib.suppress(OSError, msgspec.MsgspecError):  # not yet, or just being written
             path = folder / f"{number}{wire.FIRED_SUFFIX}"
             content = read_regular(path, FIRED_LIMIT, follow=False)
-            found[number] = msgspec.json.decode(content, type=Fired)
+            found[number] = decode(content, type=Fired)
     return found
 
 

@@ -18,6 +18,7 @@ from rocsteady.model import IntentKind, Observation, ProbeOutcome
 from rocsteady.store.journal import IntentHandle, Journal
 from rocsteady.store.machine_history import Memory
 from rocsteady.store.values import Fate
+from rocsteady.typed_values import decode
 
 
 class Guard:
@@ -71,7 +72,7 @@ def _went_down_in(what: str, at: float, software: str) -> Observation:
     """Read an intent back; one that cannot be read is still a try that did this."""
     intent: dict[str, object] = {}
     with contextlib.suppress(msgspec.MsgspecError):
-        intent = msgspec.json.decode(what, type=dict[str, object])
+        intent = decode(what, type=dict[str, object])
     return Observation(
         probe=str(intent.get("probe", "unknown")),
         variant=str(intent.get("variant", "")),

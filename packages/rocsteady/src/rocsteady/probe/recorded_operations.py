@@ -14,6 +14,7 @@ from rocsteady_train.untrusted_file import read_regular
 
 from rocsteady.hangs.heartbeat_pages import numbered
 from rocsteady.model import Value
+from rocsteady.typed_values import decode
 
 ORIGIN_LIMIT, NUMBERS_LIMIT = 256 * 1024, 4 * 1024 * 1024  # bytes
 _HEAD = struct.Struct("=4Q")
@@ -120,7 +121,7 @@ def read_in_flight(pages: Path) -> tuple[InFlight, ...]:
                 continue
             text = content[start + wire.O_TEXT : start + wire.O_TEXT + length]
             try:
-                operation = msgspec.json.decode(text, type=Operation)
+                operation = decode(text, type=Operation)
             except (msgspec.MsgspecError, UnicodeDecodeError):
                 continue  # being written
             seconds = (time.monotonic_ns() - began) * 1e-9
@@ -143,7 +144,7 @@ def _left(pages: Path, suffix: str, kind: type[T], limit: int) -> Iterator[tuple
     for _, path in numbered(pages, suffix):
         try:
             content = read_regular(path, limit, follow=False)
-            found = msgspec.json.decode(content, type=kind)
+            found = decode(content, type=kind)
             if found.version == wire.RECORD_VERSION:
                 yield path.lstat().st_mtime, found
         except (OSError, msgspec.MsgspecError, UnicodeDecodeError):

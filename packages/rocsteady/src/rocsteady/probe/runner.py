@@ -36,6 +36,7 @@ from rocsteady.probe.payload_site import START, kill_isolated, lay_out
 from rocsteady.run.attempt.symptoms import log_tail
 from rocsteady.system.child import Child, Start, start_child
 from rocsteady.system.child_end import DETACHED, Exit
+from rocsteady.typed_values import decode
 from rocsteady.wording import duration
 
 POLL = 0.02  # seconds
@@ -229,7 +230,7 @@ class _Watch:
     def _result(self) -> Result | None:
         try:
             content = read_regular(self._folder / "result.json", RESULT_LIMIT)
-            return msgspec.json.decode(content, type=Result)
+            return decode(content, type=Result)
         except (OSError, msgspec.MsgspecError):
             return None
 

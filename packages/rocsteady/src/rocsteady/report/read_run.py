@@ -27,6 +27,7 @@ from rocsteady.store.location import run_folder
 from rocsteady.store.redaction import redactor_here
 from rocsteady.store.run_account import crashed_attempts
 from rocsteady.store.values import RunLine, RunRecord
+from rocsteady.typed_values import convert, decode
 
 INCIDENTS = 40  # of many, the last; their evidence is read
 STACKS, WAITS, LOG_TAIL = 24 * 1024, 8 * 1024, 8 * 1024  # bytes
@@ -71,7 +72,7 @@ def _redacted(facts: RunFacts) -> RunFacts:
     """Redact everything. Of progress, most of a long run, only names could hold something."""
     redactor, progress = redactor_here(), facts.record.progress
     rest = replace(facts, record=replace(facts.record, progress=()))
-    clean = msgspec.convert(redactor.value(msgspec.to_builtins(rest)), RunFacts)
+    clean = convert(redactor.value(msgspec.to_builtins(rest)), RunFacts)
     used = {name for bucket in progress for name in (*bucket.seconds_in, *bucket.gauges)}
     names = {name: redactor.text(name) for name in used}
     if any(name != safe for name, safe in names.items()):
@@ -135,7 +136,7 @@ def _failed_at(record: RunRecord, folders: Sequence[Path]) -> dict[int, SourceEx
 
 def _waiters(path: Path) -> tuple[Waiter, ...]:
     try:
-        return msgspec.json.decode(read_head(path, WAITERS, follow=False), type=tuple[Waiter, ...])
+        return decode(read_head(path, WAITERS, follow=False), type=tuple[Waiter, ...])
     except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
         return ()
 

@@ -42,6 +42,7 @@ from rocsteady.screens.plan import (
 )
 from rocsteady.screens.screen import NO_VALUE
 from rocsteady.store.redaction import redactor_here
+from rocsteady.typed_values import convert
 from rocsteady.wording import duration, full_moment, money, plural
 
 HTML, MARKDOWN = "decision.html.j2", "decision.md.j2"  # templates of the page
@@ -58,7 +59,7 @@ DRILL, STATUS = "rocsteady drill --faults kill@50", "rocsteady status"
 
 
 def decision_page(plan: Plan, *, now: float, zone: tzinfo | None = None) -> DecisionPage:
-    plan = msgspec.convert(redactor_here().value(msgspec.to_builtins(plan)), Plan)
+    plan = convert(redactor_here().value(msgspec.to_builtins(plan)), Plan)
     options = tuple(_row(option, plan, zone) for option in plan.options)
     dates = tuple(
         (full_moment(date.at, now=plan.made, zone=zone), _milestone(date, plan))

@@ -28,6 +28,7 @@ from rocsteady.store.account_records import Orders
 from rocsteady.store.journal import Journal
 from rocsteady.store.redaction import shown_command
 from rocsteady.store.values import Run
+from rocsteady.typed_values import convert
 
 QUIT = "quit"
 
@@ -82,7 +83,7 @@ def job_of_run(run: Run, folder: Path, journal: Journal, *, yes: bool) -> Job:
     """Return the job of a run of the past, as this account agrees that it is started again."""
     orders = journal.orders(run.name)
     try:
-        job = msgspec.convert(orders.run.job, Job)
+        job = convert(orders.run.job, Job)
     except msgspec.ValidationError as error:
         raise RocsteadyError(f"{run.name}: its job cannot be read: {error}") from None
     job = msgspec.structs.replace(job, command=orders.run.command)

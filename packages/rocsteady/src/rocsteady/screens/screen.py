@@ -22,6 +22,7 @@ import msgspec
 
 from rocsteady.colours import BOLD, DIM, takes_colour
 from rocsteady.printable import printable, printable_json
+from rocsteady.typed_values import convert
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -59,7 +60,7 @@ def without_secrets(value: _Value) -> _Value:
     """Return a value without passwords, tokens and keys, to be laid out as text."""
     from rocsteady.store.redaction import Secrets  # noqa: PLC0415 - not needed by every command
 
-    return msgspec.convert(Secrets().value(msgspec.to_builtins(value)), type(value))
+    return convert(Secrets().value(msgspec.to_builtins(value)), type(value))
 
 
 def present(value: _Value, render: Callable[..., str], *, as_json: bool) -> None:

@@ -22,6 +22,7 @@ from rocsteady.store.location import PRIVATE, RUNS, make_private, memory_file
 from rocsteady.store.user_folders import state_folder
 from rocsteady.store.values import AttemptRecord, DecisionRecord, Run
 from rocsteady.system.atomic_file import write_whole
+from rocsteady.typed_values import convert
 
 ACCOUNT_BYTES = 64 * 1024 * 1024  # bytes
 
@@ -102,7 +103,7 @@ def keep(value: Value, records: Path) -> None:
 def kept(kind: type[T], records: Path) -> T | None:
     try:
         content = read_regular(account_folder(records) / kind.__name__, ACCOUNT_BYTES)
-        return msgspec.convert(json.loads(content), kind)
+        return convert(json.loads(content), kind)
     except (OSError, ValueError, RecursionError, msgspec.MsgspecError):
         return None
 

@@ -58,6 +58,7 @@ from rocsteady.store.values import (
     Run,
 )
 from rocsteady.system.root import well_formed
+from rocsteady.typed_values import convert
 
 LOOK = timedelta(seconds=5)  # for the format of a database
 STRICT = "STRICT" if sqlite3.sqlite_version_info >= (3, 37) else ""
@@ -438,7 +439,7 @@ def _values(
         for name in times:
             columns[name] = _possible(columns[name])
         try:
-            yield msgspec.convert(columns, kind)
+            yield convert(columns, kind)
         except msgspec.ValidationError as error:
             raise DamagedJournalError(f"{TABLES[kind]}: {error}") from None
 
@@ -465,11 +466,11 @@ def _is_json(kind: object) -> bool:
     return values or getattr(kind, "__origin__", None) in (dict, tuple)
 
 
-def _or_unreadable(kind: object, content: object) -> object:
+def _or_unreadable(kind: Any, content: object) -> object:  # noqa: ANN401 - a type or a union
     """Return a JSON column as it is, or what stands for it if a newer version wrote it."""
     if kind not in UNREADABLE:
         return content
     try:
-        return msgspec.convert(content, kind)
+        return convert(content, kind)
     except msgspec.ValidationError:
         return UNREADABLE[kind]

@@ -19,6 +19,7 @@ from rocsteady_train import goodput
 
 from rocsteady.model import Deadline, Forecast
 from rocsteady.store.values import SAVED_GAUGE, Bucket, DecisionRecord, Run, RunLine, RunRecord
+from rocsteady.typed_values import convert
 
 STRETCHES = 12  # of equal time, that the work so far is cut into
 FEWEST_STRETCHES = 3  # stretches that say something
@@ -78,7 +79,7 @@ def due_of(run: Run) -> float | None:
     if deadline is None:
         return None
     try:
-        return due(msgspec.convert(deadline, Deadline), run.started)
+        return due(convert(deadline, Deadline), run.started)
     except msgspec.ValidationError:
         return None  # of another version
 

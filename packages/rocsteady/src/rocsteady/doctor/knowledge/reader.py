@@ -33,6 +33,7 @@ from rocsteady.doctor.knowledge.values import Area, Fix, Source
 from rocsteady.errors import KnowledgeError
 from rocsteady.model import Value
 from rocsteady.toml import parse_toml
+from rocsteady.typed_values import convert, decode
 from rocsteady_knowledge import VERSION
 
 DATA = Path(str(files("rocsteady_knowledge"))) / "data"
@@ -138,7 +139,7 @@ class DataFolder:
     def typed(self, entry: object, kind: type[T], where: str) -> T | None:
         """Return an entry as its type, without the fields that this type does not have."""
         try:
-            typed = msgspec.convert(entry, kind)
+            typed = convert(entry, kind)
         except msgspec.ValidationError as error:
             self.ignored.append(f"{where}: {error}")
             return None
@@ -346,7 +347,7 @@ def decoded(path: Path) -> dict[str, Any]:
     try:
         content = path.read_bytes()
         if path.suffix == ".json":
-            return msgspec.json.decode(content, type=dict[str, Any])
+            return decode(content, type=dict[str, Any])
         return parse_toml(content.decode())
     except OSError as error:
         raise KnowledgeError(f"{path.name}: {error.strerror}") from None

@@ -50,6 +50,7 @@ from rocsteady.system.root import (
     parent,
     resolve_inside,
 )
+from rocsteady.typed_values import decode
 
 VERSION = 1
 RECORDING_LIMIT = 32 * 1024 * 1024  # bytes of one recording
@@ -101,10 +102,10 @@ def read_recording(path: Path) -> Recording:
 def decode_recording(content: bytes, name: str) -> Recording:
     """Decode a recording; ``name`` is what an error calls it."""
     try:
-        version = msgspec.json.decode(content, type=_OfAnyVersion).version
+        version = decode(content, type=_OfAnyVersion).version
         if version != VERSION:
             raise RecordingError(f"{name}: version {version}; this rocsteady reads {VERSION}")
-        recording = msgspec.json.decode(content, type=Recording)
+        recording = decode(content, type=Recording)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
         raise RecordingError(f"{name}: not a recording: {error}") from None
     if len(recording.files) > MAX_PATHS:

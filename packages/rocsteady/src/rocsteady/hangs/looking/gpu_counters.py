@@ -22,6 +22,7 @@ from rocsteady.model import Value
 from rocsteady.system import procfs
 from rocsteady.system.bounded_call import AnswerKind, ask
 from rocsteady.system.parallel import run_all
+from rocsteady.typed_values import decode
 
 CARDS = "sys/class/drm"
 AMD = "0x1002"
@@ -106,7 +107,7 @@ def _ask(card: Path, within: timedelta) -> GpuCounters:
     if answer.outcome is not AnswerKind.ANSWERED:
         return _counters(card, why_not=f"the process that queried it: {answer.outcome.value}")
     try:
-        return _counters(card, reading=msgspec.json.decode(answer.text, type=GpuReading))
+        return _counters(card, reading=decode(answer.text, type=GpuReading))
     except msgspec.DecodeError as error:
         return _counters(card, why_not=f"its answer cannot be read: {error}")
 

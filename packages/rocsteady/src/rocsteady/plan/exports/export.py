@@ -18,6 +18,7 @@ from rocsteady_train.untrusted_file import read_regular
 from rocsteady.doctor.knowledge.reader import DATA, decoded
 from rocsteady.model import Value
 from rocsteady.run.job.stages import PYTHON
+from rocsteady.typed_values import convert
 
 _DRIVE = re.compile(r"[A-Za-z]:[\\/]")
 LONGEST_NAME = 40  # characters of a name; SkyPilot, Slurm and Kubernetes all take it
@@ -234,7 +235,7 @@ class Places(Value, frozen=True, kw_only=True):
 
 @cache
 def known_places() -> Places:
-    return msgspec.convert(decoded(DATA / "exports.toml"), Places)
+    return convert(decoded(DATA / "exports.toml"), Places)
 
 
 def image_for(gfx: str, torch: str = "") -> Image | None:

@@ -13,6 +13,7 @@ import msgspec
 from rocsteady_train.untrusted_file import read_head
 
 from rocsteady.model import RankRecord, Sign, Value
+from rocsteady.typed_values import decode
 
 if TYPE_CHECKING:
     from rocsteady.hangs.judgment.verdict import Verdict
@@ -53,6 +54,6 @@ def read_waits(pages: Path | None) -> RankWaits:
         return RankWaits()
     try:
         content = read_head(pages.parent / NAME, RECORD_BYTES, follow=False)
-        return msgspec.json.decode(content, type=RankWaits)
+        return decode(content, type=RankWaits)
     except (OSError, msgspec.MsgspecError):
         return RankWaits()

@@ -22,6 +22,7 @@ from rocsteady.model import IntentKind, Value
 from rocsteady.store.journal import IntentHandle
 from rocsteady.store.redaction import hide_secrets
 from rocsteady.system.atomic_file import write_whole
+from rocsteady.typed_values import decode
 
 if TYPE_CHECKING:  # what asks needs nothing of a run
     from rocsteady.run.context import AttemptContext, Services
@@ -69,7 +70,7 @@ def take_request(folder: Path) -> RequestKind | None:
     if hasattr(os, "geteuid") and owner != os.geteuid():
         return None
     try:
-        request = msgspec.json.decode(text, type=UserRequest)
+        request = decode(text, type=UserRequest)
     except msgspec.DecodeError:
         return None
     fresh = abs(time.time() - request.at) <= VALID_SECONDS

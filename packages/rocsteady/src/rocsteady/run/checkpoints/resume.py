@@ -20,6 +20,7 @@ from rocsteady.model import Value
 from rocsteady.run.checkpoints.torch_file import pickles_in
 from rocsteady.run.job.done_when import kind_of, matches, pointed_to, what_is_wrong
 from rocsteady.run.job.values import CHECKPOINT, Job, Resume
+from rocsteady.typed_values import decode
 
 NANOSECONDS = 1e9
 STEP, EPOCH = "step", "epoch"
@@ -104,7 +105,7 @@ def _number_in(name: str) -> CheckpointNumber | None:
 
 def _in_trainer_state(path: Path) -> CheckpointNumber | None:
     try:
-        state = msgspec.json.decode(read_regular(path, TRAINER_STATE_LIMIT), type=_TrainerState)
+        state = decode(read_regular(path, TRAINER_STATE_LIMIT), type=_TrainerState)
     except (OSError, msgspec.MsgspecError):
         return None
     return CheckpointNumber(value=state.global_step) if 0 <= state.global_step < HIGHEST else None

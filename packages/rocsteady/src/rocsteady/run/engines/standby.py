@@ -33,6 +33,7 @@ from rocsteady.run.engines.plain_command import AttemptProcesses, start_command
 from rocsteady.store.values import RunRecord
 from rocsteady.system.child import Start, WaitingCommand
 from rocsteady.system.real_path import time_and_size
+from rocsteady.typed_values import decode
 
 FAILURES = 3  # of a run, before a standby is thought of
 RESTART_SHARE = 0.1  # of the time since the run began
@@ -357,9 +358,7 @@ def _theirs(environment: Mapping[str, str]) -> str:
 
 def _read(path: Path) -> ImportReport | None:
     try:
-        found = msgspec.json.decode(
-            read_regular(path, REPORT_BYTES, follow=False), type=ImportReport
-        )
+        found = decode(read_regular(path, REPORT_BYTES, follow=False), type=ImportReport)
     except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
         return None
     return found if found.version == wire.IMPORTS_VERSION else None

@@ -36,6 +36,7 @@ from rocsteady.system.child_end import (
 )
 from rocsteady.system.keeper import Family
 from rocsteady.system.terminal_handover import taken
+from rocsteady.typed_values import decode
 
 POLL_EVERY = 5.0  # seconds
 SEND_WITHIN = 3.0  # seconds
@@ -71,7 +72,7 @@ class AgentLink:
             except ConnectionError:
                 self.is_gone = True
         *lines, self._heard = self._heard.split(b"\n")
-        self.messages += [msgspec.json.decode(line, type=AgentMessage) for line in lines]
+        self.messages += [decode(line, type=AgentMessage) for line in lines]
 
     def tell(self, **message: object) -> None:
         self._socket.settimeout(SEND_WITHIN)

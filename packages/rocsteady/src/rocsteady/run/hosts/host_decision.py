@@ -36,6 +36,7 @@ from rocsteady.run.hosts.messages import (
 )
 from rocsteady.run.options import RunOptions
 from rocsteady.run.recovery.history import History
+from rocsteady.typed_values import decode
 
 if TYPE_CHECKING:
     from rocsteady.run.checkpoints.checkpoints import Checkpoints
@@ -208,7 +209,7 @@ class HostAgreement:
 
 def _read(content: msgspec.Raw) -> HostProposal:
     try:
-        return msgspec.json.decode(content, type=HostProposal)
+        return decode(content, type=HostProposal)
     except msgspec.MsgspecError as error:
         raise RocsteadyError(f"it is no message of this version ({error})") from None
 

@@ -23,6 +23,7 @@ from rocsteady.run.hosts.blamed_nodes import node_name
 from rocsteady.run.hosts.job_verdict import HostPart, Part, alone, host_part, job_blame, job_verdict
 from rocsteady.run.hosts.messages import AgentMessage
 from rocsteady.run.telling.announcer import Announcer
+from rocsteady.typed_values import decode
 from rocsteady.wording import duration
 
 SAY_AFTER = 60.0  # seconds that this host is stuck and others are not known to be
@@ -97,7 +98,7 @@ class JobHang:
         parts = []
         for each in message.parts or ():
             with suppress(msgspec.MsgspecError):  # of a host that then counts as one that moves
-                parts.append(msgspec.json.decode(each, type=HostPart))
+                parts.append(decode(each, type=HostPart))
         judged = job_verdict(parts, hosts=message.of, asked=message.asked, still=message.still)
         if judged.hangs:
             self.blame = job_blame(parts)

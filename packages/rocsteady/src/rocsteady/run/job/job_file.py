@@ -56,6 +56,7 @@ from rocsteady.run.job.values import CHECKPOINT, DoneWhen, Job, Resume, Total, V
 from rocsteady.store.run_names import check_name
 from rocsteady.store.user_folders import config_folder
 from rocsteady.toml import parse_toml
+from rocsteady.typed_values import convert
 
 SIZE_LIMIT = 256 * 1024  # bytes
 CONFIGURATION_FILE = "config.toml"  # in the user's configuration folder
@@ -150,7 +151,7 @@ def _convert_words(table: object, prefix: str) -> None:
 def checked(value: object, kind: type[Checked], key: str = "") -> Checked:
     """Convert what was written, or raise a ValueError that begins with the key."""
     try:
-        return msgspec.convert(value, kind)
+        return convert(value, kind)
     except msgspec.ValidationError as error:
         raise ValueError(_in_words(str(error), key)) from None
 

@@ -31,6 +31,7 @@ from rocsteady.store.run_names import check_name
 from rocsteady.store.values import SAVED_GAUGE, RunLine, RunRecord
 from rocsteady.system import procfs
 from rocsteady.system.logfile import TEXT_STAMP
+from rocsteady.typed_values import convert
 from rocsteady.wording import plural
 
 READ_EVERY = 2.0  # seconds, at least, between two readings of the journal
@@ -112,7 +113,7 @@ class RunWatcher:
         lines = self._journal.runs()
         story = story_ahead(self._journal.story(self.name), lines, now=time.time())
         line = next(line for line in lines if line.run.name == self.name)
-        shown_line = msgspec.convert(Secrets().value(msgspec.to_builtins(line)), RunLine)
+        shown_line = convert(Secrets().value(msgspec.to_builtins(line)), RunLine)
         self._gpu_users = gpu_users()
         self._read_at = time.monotonic()
         self._wait = max(READ_EVERY, (self._read_at - began) / READING_SHARE)
@@ -233,5 +234,5 @@ def _ranks(beats: tuple[Heartbeat, ...], waits: RankWaits) -> tuple[RankView, ..
 def _without_secrets_in(story: RunRecord) -> RunRecord:
     """Hide secrets in all texts; progress has none, and may be long."""
     texts = msgspec.structs.replace(story, progress=())
-    hidden = msgspec.convert(Secrets().value(msgspec.to_builtins(texts)), RunRecord)
+    hidden = convert(Secrets().value(msgspec.to_builtins(texts)), RunRecord)
     return msgspec.structs.replace(hidden, progress=story.progress)
