@@ -148,7 +148,7 @@ class RunView(Vertical):
         part = part_done(view.line)
         self._part.display = part is not None and columns >= NARROW
         self._part.update(progress=part or 0.0)
-        self._draw("pace", clean(pace(view)))
+        self._draw("pace", printable(pace(view)))
         self._put("facts", self._facts(view, columns))
         story, *size = self._curves_of or (None, 0, 0)
         if story is not view.story or size != [
