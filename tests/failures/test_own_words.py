@@ -47,6 +47,7 @@ def test_what_is_meant_is_among_the_guesses(text: str) -> None:
         "how long do I bake bread",
         "ValueError: the training hangs",  # a program's words are named, or not at all
         "training hangs " * MOST_WORDS,
+        "training hangs with 2" + "x" * 100_000,  # at once, too
         "\u6b7b\u9501",
     ],
 )

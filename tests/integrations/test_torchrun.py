@@ -89,7 +89,9 @@ def test_one_variable_gives_each_generation_a_store(
 def test_the_key_of_a_job_does_not_reach_a_rank_of_one_host(
     project: Project, torch_python: str, beside_torch: str
 ) -> None:
-    script = project.script("import os\nprint('key:', 'ROCSTEADY_JOB_KEY' in os.environ)")
+    script = project.script(  # one write each: two ranks share the pipe
+        "import os\nos.write(1, f'key: {\"ROCSTEADY_JOB_KEY\" in os.environ}\\n'.encode())"
+    )
     chosen = {"PET_RDZV_BACKEND": "rocsteady", "PYTHONPATH": beside_torch, "ROCSTEADY_RUN": "t"}
 
     code, out, err = launched(
@@ -144,7 +146,7 @@ RAISES = """
     import torch.distributed as dist
     from torch import nn
     dist.init_process_group("gloo")
-    print("starts", flush=True)
+    os.write(1, b"starts\\n")  # at once: two ranks share the pipe
     net = nn.parallel.DistributedDataParallel(nn.Linear(8, 1))
     optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
     for step in range(10):

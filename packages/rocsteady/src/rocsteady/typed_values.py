@@ -1,7 +1,7 @@
 """msgspec's reading, one thread at a time.
 
 What msgspec knows of a type it finds out when the type is first read. A second thread that reads it
-meanwhile crashes Python (SIGSEGV; with 0.22.0 in 2 of 200 runs that were taken over).
+meanwhile crashes Python (SIGSEGV; with 0.22.0 in 2 of 200 runs whose processes were killed).
 """
 
 from __future__ import annotations

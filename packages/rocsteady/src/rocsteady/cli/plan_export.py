@@ -29,12 +29,10 @@ from rocsteady.plan.values import Option, Plan
 from rocsteady.run.job.values import Job
 from rocsteady.screens.screen import show, tell
 from rocsteady.store.forecast import due
-from rocsteady.system.atomic_file import write_whole
 from rocsteady.wording import plural
 
 AT_MOST = 1.25  # times the price that the plan knows may be paid an hour
 REQUIREMENTS = "requirements.txt"
-READABLE = 0o644  # by whoever runs it there
 
 
 def write_files(  # noqa: PLR0913 - one argument an option
@@ -69,7 +67,9 @@ def write_files(  # noqa: PLR0913 - one argument an option
         raise click.UsageError(f"{', '.join(there)}: already exists; use --force to overwrite")
     for name, text in files.items():
         try:
-            write_whole(folder / name, text.encode(), READABLE)  # a link is replaced, not followed
+            if (folder / name).is_symlink():  # it is replaced, and not followed
+                (folder / name).unlink()
+            (folder / name).write_text(text, encoding="utf-8")
         except OSError as error:
             raise click.UsageError(f"{name} cannot be written: {error.strerror}") from None
         show(f"Wrote {name}.\n")

@@ -15,7 +15,7 @@ from functools import cache
 from rocsteady.doctor.knowledge.failures import KnownFailure, load_failures
 from rocsteady.doctor.knowledge.reader import DataFolder
 
-MOST_WORDS = 60  # of a text; a longer one is output, not a description
+MOST_WORDS, MOST_LETTERS = 60, 1000  # of a text; a longer one is output, not a description
 MOST_GUESSES = 3
 LEAST = 0.3  # of 1, that the best guess must be alike
 NEAR = 0.55  # of the best; what is less alike is not told
@@ -23,9 +23,8 @@ WORDS_IN_COMMON = 2  # at least; one says little
 ANYWHERE = 0.6  # how much a word counts for that is in any line of a failure
 MOST_RARE = 2.5  # how much more than nothing a word can say
 
-_MESSAGE = re.compile(
-    r"(?:Error|Exception|Warning)\b|Traceback"
-)  # a program's words, not a person's
+# A program's words, not a person's.
+_MESSAGE = re.compile(r"(?:Error|Exception|Warning)\b|Traceback")
 _WORD = re.compile(r"[a-z_]+\d*|\d+")
 _ENDING = re.compile(r"(?<=[a-z]{3})(?:ingly|ings|ing|edly|ed|es|s|ly|e)$")
 _RANKS = re.compile(
@@ -35,8 +34,9 @@ _RANKS = re.compile(
 
 def guesses(text: str) -> tuple[KnownFailure, ...]:
     """Return what may be meant, the likeliest first; nothing if no line is much like it."""
-    said = _words(text)
-    if not said or len(text.split()) > MOST_WORDS or _MESSAGE.search(text):
+    is_long = len(text) > MOST_LETTERS or len(text.split()) > MOST_WORDS
+    said = frozenset() if is_long or _MESSAGE.search(text) else _words(text)
+    if not said:
         return ()
     rarity = _rarity()
     scores = {kind: _alike(said, lines, rarity) for kind, lines in _lines().items()}

@@ -11,6 +11,7 @@ from pathlib import Path, PureWindowsPath
 from urllib.parse import urlsplit
 
 from rocsteady.colours import BOLD, DIM, GREEN, RED, YELLOW
+from rocsteady.plan.bottleneck import NOT_TOLD_APART
 from rocsteady.plan.decision import by_hand
 from rocsteady.plan.values import CERTAIN, Basis, Finish, Limit, Option, Plan, Price
 from rocsteady.printable import printable
@@ -51,7 +52,7 @@ LIMITS = {
     "simulation": "the simulation in the script's own code",
     "own code": "the script's own Python code",
     "compute": "computation",
-    "compute and own code": "computation or the script's own code (not told apart)",
+    NOT_TOLD_APART: "computation or the script's own code (not told apart)",
     "compile": "compilation",
     "checkpoint": "writing checkpoints",
     "evaluate": "evaluation",
@@ -96,13 +97,13 @@ def limits(plan: Plan) -> str:
     where = f", mostly in {clean(first.where)}" if first.where else ""
     summary = f"{shares}; {name} {is_the}{where}.{_idle_gpu(plan, first)}"
     best = max((it for it in plan.limits if it.best), key=lambda it: it.gain, default=None)
-    if not best or " and " in first.part:  # what is not told apart may have more to gain
+    if not best or first.part == NOT_TOLD_APART:  # what is not told apart may have more to gain
         return summary
     return f"{summary} Most to gain: {clean(best.best).rstrip('.')}{_gain(best.gain)}."
 
 
 def _idle_gpu(plan: Plan, first: Limit) -> str:
-    if "compute" in first.part:
+    if first.part in ("compute", NOT_TOLD_APART):
         return ""
     paces = (option.pace for option in plan.options if option.pace)
     busy = next((pace.gpu_busy for pace in paces if pace.gpu_busy is not None), None)

@@ -378,7 +378,7 @@ class Rendezvous(RendezvousHandler):
                 self._watcher.tell(generation=True, host=info.rank)
             if self._watcher is not None and not self._watcher.is_gone:
                 break
-        decided: Proposal = self._agreed(info) if self._several else {}
+        decided: Proposal = self._agreed(self._channel) if self._channel else {}
         if decided.get("again"):
             return dict(decided)
         if decided.get("end"):  # whatever the watcher makes of it: one that begins does not end
@@ -401,7 +401,7 @@ class Rendezvous(RendezvousHandler):
             info.store, info.rank, info.world_size, key=self._key, generation=generation
         )
 
-    def _agreed(self, info: RendezvousInfo) -> Proposal:
+    def _agreed(self, channel: HostChannel) -> Proposal:
         """Return what all hosts do in this generation: the leader says it, through the store."""
         from rocsteady_train.integrations.torchrun_channels import (  # noqa: PLC0415 - where there are several
             AGAIN,
@@ -411,7 +411,7 @@ class Rendezvous(RendezvousHandler):
             heaviest,
         )
 
-        channel, watcher = self._channel or self._to_others(info), self._watcher
+        watcher = self._watcher
         self._hangs, self._still = HangChannel(channel), None
         answer = None if watcher is None else watcher.answer(PROPOSAL_WITHIN, "proposal")
         mine: Proposal | None = None
