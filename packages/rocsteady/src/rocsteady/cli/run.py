@@ -41,6 +41,7 @@ from rocsteady.model import RunOutcome
 from rocsteady.plan.saved_plan import command_of, planned, stop_of
 from rocsteady.run.checkpoints.existing_checkpoints import Choice
 from rocsteady.run.checkpoints.script_resume import can_resume
+from rocsteady.run.engines.tasks import HostTasks
 from rocsteady.run.job import FILE
 from rocsteady.run.job.notify import Notify, notify_problems
 from rocsteady.run.job.values import Existing, Job
@@ -65,7 +66,9 @@ from rocsteady.store.redaction import shown_command
 from rocsteady.store.run_names import check_name
 from rocsteady.store.values import RunLine
 from rocsteady.suggestions import no_such
+from rocsteady.system import keeper
 from rocsteady.system.background import ITSELF, Detached, start_detached
+from rocsteady.system.tasks import follow, task_here
 
 EXAMPLE = "rocsteady run -- python train.py"
 NOT_FOUND = 127  # as a shell has it
@@ -241,6 +244,10 @@ def command(ctx: click.Context, /, **chosen: Any) -> None:  # noqa: ANN401 - Run
     """
     options = RunOptions(**chosen, from_scratch=chosen["resume"] == NEVER_RESUME)
     _check(options)
+    tasks = _tasks(ctx, options)
+    if tasks and tasks.task.several_hosts:
+        leads = tasks.task.rank == 0
+        options = msgspec.structs.replace(options, several_hosts=True, first_host=leads)
     options = _allowed(options)
     folder = _folder(options)
     typed = bool(options.command)
@@ -278,6 +285,7 @@ def command(ctx: click.Context, /, **chosen: Any) -> None:  # noqa: ANN401 - Run
             choice=_choice(options, typed=typed),
             screen=RunScreen(plain=options.plain),
             examination=examination,
+            tasks=tasks,
         )
         launcher = launcher.chosen(first)
         code = _launch(job, turns, launcher, ctx.meta[WORDS])
@@ -292,7 +300,22 @@ def command(ctx: click.Context, /, **chosen: Any) -> None:  # noqa: ANN401 - Run
         tell("rocsteady: the last journal entries could not be written.")
     if unexplained:
         _explain(unexplained, options)
-    ctx.exit(code)
+    ctx.exit(tasks.end(code) if tasks else code)
+
+
+def _tasks(ctx: click.Context, options: RunOptions) -> HostTasks | None:
+    """Lead the other tasks that srun or mpirun started here, or obey the one that leads."""
+    inside = options.without_terminal or options.ranks is not None or keeper.RUN in os.environ
+    task = None if inside else task_here(os.environ)
+    if task is None:
+        return None
+    if options.detach:
+        raise click.UsageError("--detach cannot be combined with one task for each rank")
+    if task.local:
+        ctx.exit(follow(task, options.command))
+    tasks = HostTasks(task, options.command)
+    ctx.call_on_close(tasks.close)
+    return tasks
 
 
 def _failed_in_operation(journal: Journal) -> str:

@@ -32,6 +32,7 @@ from rocsteady.model import Certainty, Failure, FailureKind, Fingerprint, Role
 from rocsteady.wording import inside_a_sentence, signal_name
 
 CRASHES = (FailureKind.SEGFAULT, FailureKind.ABORT, FailureKind.BUS_ERROR)
+SEEN_BY_OTHERS = (FailureKind.PEER_DIED, FailureKind.COLLECTIVE_ERROR)  # of a rank that ended
 SIGKILL = 9
 # Lines that end a process whatever Python says besides.
 FATAL = (
@@ -68,6 +69,7 @@ _ERROR = re.compile(
     r"(?i)\w*error\b|\b(?:fail(?:ed|ure|s)?|fatal|exception|abort(?:ed|ing)?|cannot|can't|could not"
     r"|unable|denied|refused|invalid|not found|no such|missing)\b"
 )
+_OF_RANK = re.compile(r"\[rank(\d+)\]")  # as torch begins the lines of a traceback
 _WORKERS = re.compile(r"(?i)DataLoader worker|num_workers\W{1,4}[1-9]|in worker\b|/dev/shm")
 
 
@@ -187,6 +189,9 @@ class _Evidence:
         order = {kind: index for index, kind in enumerate(self._classifier.kinds)}
         if self._was_killed:
             follow = list(filter(self._may_end_in_a_kill, follow))
+        if self.symptoms.rank is not None and (self.symptoms.exit_code or 0) > 1:
+            # Its own code says more than what the others saw of it; an exception gives 1.
+            follow = [it for it in follow if it.kind not in SEEN_BY_OTHERS]
         return sorted(filter(self._counts, follow), key=lambda it: (order[it.kind], it.at))
 
     def _counts(self, candidate: Candidate) -> bool:
@@ -413,13 +418,19 @@ def _unknown(evidence: _Evidence) -> Candidate:
 def _by_its_end(kind: str, how: str, evidence: _Evidence) -> Candidate:
     """Name a failure by how the process ended, and by its last words if these are of an error."""
     symptoms, end = evidence.symptoms, evidence.log[-DUMP_LENGTH // 64 :].split("\n")
-    last = [_printable(line)[:300] for line in end if line.strip()][-3:]
+    own = (line for line in end if not _is_of_another_rank(line, symptoms.rank))
+    last = [_printable(line)[:300] for line in own if line.strip()][-3:]
     error = next(filter(_ERROR.search, reversed(last)), "")
     title = how and f"{how}: {error[:100]}" if error else f"{how}, no error message"
     if how and symptoms.total is not None and symptoms.total == symptoms.step:
         title = f"All {symptoms.total:,} steps were made, then: {inside_a_sentence(title)}"
     seen = (*last, *filter(None, [how]))
     return _plain(kind, "")._replace(seen=seen, by_end=True, title=title * bool(how))
+
+
+def _is_of_another_rank(line: str, rank: int | None) -> bool:
+    printed = _OF_RANK.match(line)
+    return rank is not None and printed is not None and int(printed[1]) != rank
 
 
 def _words(kind: KnownFailure, symptoms: Symptoms) -> str:

@@ -83,7 +83,8 @@ class RunOptions(Value, frozen=True, kw_only=True):
     detach: bool = False
     without_terminal: bool = False  # this is the process that --detach has started
     ranks: int | None = None  # a socket to the torchrun whose ranks are watched
-    several_hosts: bool = False  # have ranks of that torchrun's job
+    several_hosts: bool = False  # have ranks of its job
+    first_host: bool = True  # has rank 0, which saves checkpoints in most scripts
     from_scratch: bool = False  # restart even if all work is done again; --resume never implies it
     strategy: Strategy = Strategy()  # to start with: that of the option of the plan
     stop: StopRule | None = None  # when that is left for the next

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from rocsteady.doctor.knowledge.failures import Component, KnownFailure, load_failures
 from rocsteady.errors import RocsteadyError
-from rocsteady.exit_codes import PERSON_NEEDED
+from rocsteady.exit_codes import PERSON_NEEDED, RETRY
 from rocsteady.model import Decision, Outcome, RunOutcome
 from rocsteady.run.attempt.attempt_end import AttemptEnd
 from rocsteady.run.attempt.gauges import GPU_BUSY
@@ -79,6 +79,8 @@ class RunEnd:
             )
         )
         code = self._stop_requests.code
+        if self._stop_requests.starts_again:
+            return RETRY, RunOutcome.STOPPED
         return exit_code(end.outcome, end.exit, code) if end else code, RunOutcome.STOPPED
 
     def refused(self, why: str) -> RunOutcome:

@@ -25,12 +25,14 @@ from rocsteady.run.checkpoints.resume import Origin
 from rocsteady.run.checkpoints.script_facts import script_in
 from rocsteady.run.context import RunSpec, Services
 from rocsteady.run.engines.plain_command import start_command
+from rocsteady.run.engines.tasks import HostTasks
 from rocsteady.run.engines.torchrun import AgentLink, torchrun_engine
 from rocsteady.run.job.job_file import user_configuration
 from rocsteady.run.job.metrics import Metrics
 from rocsteady.run.job.values import Job
 from rocsteady.run.loop import Supervisor
 from rocsteady.run.options import NEVER_RESUME, Followed, RunOptions
+from rocsteady.run.stop_requests import StopRequests
 from rocsteady.run.telling.announcer import Announcer, Screen
 from rocsteady.run.telling.notifications import Notifier, channels
 from rocsteady.run.telling.run_exports import RunExports
@@ -55,6 +57,7 @@ class RunLauncher:
     choice: Choice  # about checkpoints that were there before
     screen: Screen  # that writes what happens
     examination: Examination  # of this machine, for the command
+    tasks: HostTasks | None = None  # that start a rank each; None: one command
 
     def chosen(self, job: Job) -> RunLauncher:
         """Ask what is to be asked before a new run, so that nothing is asked later."""
@@ -155,21 +158,26 @@ class RunLauncher:
         return AgentLink(options.ranks, os.environ, several_hosts=options.several_hosts)
 
     def _services(self, job: Job, run: Run) -> Services:
-        link = self._link
+        link, options = self._link, self.options
+        engine = (
+            torchrun_engine(link) if link else self.tasks.start if self.tasks else start_command
+        )
         return Services(
             journal=self.journal,
             memory=self.memory,
             announcer=Announcer(self.journal, run.id, screen=self.screen),
             notifier=Notifier(channels(job, self.folder)),
-            terminal=DETACHED if self.options.without_terminal else INHERIT_TERMINAL,
-            engine=start_command if link is None else torchrun_engine(link),
+            terminal=DETACHED if options.without_terminal else INHERIT_TERMINAL,
+            engine=engine,
+            stop_requests=StopRequests(of_launcher=options.several_hosts and link is None),
             hosts=link if link is not None and link.several_hosts else None,
         )
 
     def _run(self, job: Job, name: str | None) -> tuple[Run, RunRecord | None]:
         """Begin a run, or take over one that was left."""
         journal, resumed = self.journal, self.options.resumed_run
-        exclusive = self.options.resume != NEVER_RESUME and self.options.ranks is None
+        others = self.options.ranks is not None or self.options.several_hosts
+        exclusive = self.options.resume != NEVER_RESUME and not others
         if resumed is None:
             name = name or (_free_name(job.name, journal) if job.name else None)
             run = journal.begin_run(

@@ -19,7 +19,8 @@ SignalHandler = Callable[[int, FrameType | None], object] | int | None
 class StopRequests:
     """Filled by signal handlers, read by the watching loop."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, of_launcher: bool = False) -> None:
+        self._of_launcher = of_launcher  # SIGTERM says that a task on another host has failed
         self.stop: signal.Signals | None = None  # no attempt after this one
         self.at_once = False
         self.pass_on: Callable[[signal.Signals], None] | None = None  # to the script, if it runs
@@ -27,6 +28,11 @@ class StopRequests:
         self.suspend = False
         self.reacted: Callable[[], None] = lambda: None  # to be called when acting on ``stop``
         self._before: dict[signal.Signals, SignalHandler] = {}
+
+    @property
+    def starts_again(self) -> bool:
+        """Whether it is stopped because the launcher starts the job again, on all hosts."""
+        return self._of_launcher and self.stop is signal.SIGTERM
 
     @property
     def code(self) -> int:

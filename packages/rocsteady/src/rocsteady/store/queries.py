@@ -37,7 +37,6 @@ STALLED_AFTER, STALLED_STEPS = 30.0, 20  # seconds without progress; also so man
 DOUBTED_AFTER, DOUBTED_STEPS = 10.0, 3  # the same after a verdict that it does not move
 NOT_MOVING = frozenset({RunState.SLOW, RunState.HUNG, RunState.STOPPED})
 RECENT_SECONDS = 60.0  # seconds, for the rate of a run that is stalled
-TASKS = ("SLURM_STEP_NUM_TASKS", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE")  # how many of them
 
 
 def run_named(connection: sqlite3.Connection, name: str) -> Run:
@@ -79,11 +78,6 @@ def refuse_second(
             if run.command != command:
                 same, files = "the same checkpoints", f"{shared!r}"
             what = f"run {run.name} with {same} is running in this folder"
-            if (tasks := max(os.environ.get(name, "1") for name in TASKS)) != "1":
-                raise JournalError(
-                    f"{what}: it is one of the {tasks} tasks that srun or mpirun started. rocsteady"
-                    " cannot supervise each rank alone: have it start torchrun, once a host"
-                )
             raise JournalError(
                 f"{what}, and both would write to {files}. To stop it: rocsteady stop {run.name}."
                 " To start a second run anyway: --resume never"

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 from rocsteady.system import keeper
 from rocsteady.system.child_end import (
@@ -57,6 +57,7 @@ class Start:
     on_output: Callable[[bytes], None] | None = None  # gets each chunk, and is quick
     terminal: TerminalUse = INHERIT_TERMINAL
     log_rules: LogRules = NO_RULES
+    on_streams: Callable[[Sequence[int]], None] | None = None  # gets its stdin, stdout and stderr
 
     def launch(self, wiring: Wiring) -> LaunchedCommand:
         return launch(
@@ -68,8 +69,15 @@ class Start:
         )
 
 
+C = TypeVar("C", bound="Child")
+
+
 def start_child(start: Start) -> Child:
     """Start a command; raises the OSError of exec."""
+    return start_as(Child, start)
+
+
+def start_as(kind: type[C], start: Start) -> C:
     wiring = wire(start.terminal)
     wiring.connect(start.terminal)
     try:
@@ -80,13 +88,15 @@ def start_child(start: Start) -> Child:
         raise
     try:
         launched = start.launch(wiring)
+        if start.on_streams is not None:
+            start.on_streams(wiring.given)
     except BaseException:
         wiring.close()
         log_file.close(READER_WAIT)
         raise
     finally:
         wiring.close_given()
-    return Child(launched, wiring, log_file, start.run_id, start.on_output)
+    return kind(launched, wiring, log_file, start.run_id, start.on_output)
 
 
 class WaitingCommand:

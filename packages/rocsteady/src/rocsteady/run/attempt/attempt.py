@@ -133,7 +133,12 @@ class Attempt:
         self._members, self._missed_gpu = MemberCollector(self._began), False
         self._gpu_signs = GpuSigns(self._began)
         self._refusals = RefusedSettings(services.announcer, context, self._began)
-        self._job_hang = JobHang(services.hosts, services.announcer, options.patience)
+        self._job_hang = JobHang(
+            services.hosts,
+            services.announcer,
+            options.patience,
+            several_hosts=options.several_hosts,
+        )
         self._asked = RequestedActions(context, options, services)
         self._total: int | None = None  # steps of the whole job
         self._watchers = self._watchers_of(RankWaitsFile(context.pages))

@@ -14,6 +14,7 @@ import msgspec
 
 from rocsteady.doctor.knowledge.failures import load_failures
 from rocsteady.errors import LauncherError, RocsteadyError
+from rocsteady.exit_codes import RETRY
 from rocsteady.failures.named_workarounds import workarounds_in
 from rocsteady.failures.remedy import load_remedies
 from rocsteady.failures.situation import Refused
@@ -103,6 +104,12 @@ class HostAgreement:
 
     def agree(self, own: Decision, history: History) -> Decision:
         """Return what is done by all in place of what this host would do."""
+        restarts = not own.ends or (own.needs_resume and not self._options.first_host)
+        if self._hosts is None and self._options.several_hosts and restarts:
+            why = "its ranks on other hosts can only be restarted by the scheduler"
+            return msgspec.structs.replace(
+                own, next=Next.END, why=why, code=RETRY, needs_resume=False
+            )
         if self._hosts is None or (own.ends and own.code == 0):
             return own
         weight = _weight(history)

@@ -33,8 +33,16 @@ MAX_NAMED = 8  # hosts
 class JobHang:
     """Whether this host's verdict is one for the whole job; with one host, it is."""
 
-    def __init__(self, hosts: AgentLink | None, announcer: Announcer, patience: Patience) -> None:
+    def __init__(
+        self,
+        hosts: AgentLink | None,
+        announcer: Announcer,
+        patience: Patience,
+        *,
+        several_hosts: bool = False,
+    ) -> None:
         self._hosts, self._announcer, self._patience = hosts, announcer, patience
+        self._unheard = several_hosts and hosts is None  # other hosts, and no way to them
         self._part: Part | None = None  # that was told
         self._told_at = 0.0  # seconds without progress, when that was
         self._asked: int | None = None  # the question to which the proof is to be repeated
@@ -44,7 +52,7 @@ class JobHang:
 
     def seen(self, heartbeats: tuple[Heartbeat, ...]) -> tuple[Heartbeat, ...]:
         """Return the heartbeats by which this host is judged."""
-        return heartbeats if self._hosts is None else alone(heartbeats)
+        return alone(heartbeats) if self._hosts is not None or self._unheard else heartbeats
 
     def is_proven(
         self,
@@ -56,9 +64,11 @@ class JobHang:
 
         ``confirmed`` proves once more that this host does; None: nothing could be read.
         """
-        if self._hosts is None:
-            return verdict.condition is RunState.HUNG
         mine = host_part(heartbeats, verdict)
+        if self._hosts is None:
+            holds_up_all = not self._unheard or mine is None or bool(mine.never)
+            is_proof = verdict.waits is not None and verdict.waits.closed
+            return verdict.condition is RunState.HUNG and (holds_up_all or not is_proof)
         if mine is None:
             self._withdraw()
             return False
