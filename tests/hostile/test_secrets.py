@@ -121,6 +121,27 @@ def test_a_private_key_is_found_whole_cut_quoted_or_line_by_line() -> None:
     assert [line for line in lines for text in said if line[:20] in text] == []
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "401 from Client(url, auth=('bob', '{}'))",
+        '{{"auth": ["bob", "{}"]}}',
+        "basic_auth=('bob', '{}')",
+        '{{"value": "{}", "name": "DB_PASSWORD"}}',
+        '{{"value":"{}","name":"HF_TOKEN"}}',
+        "env:\n- value: {}\n  name: DB_PASSWORD",
+        "password: str = Field(default='{}')",
+        "auth=HTTPBasicAuth('bob', '{}')",
+        "auth=requests.auth.HTTPBasicAuth('bob', '{}')",
+        "hf_token=Token(id=3, value='{}')",
+        "HF_TOKENS=({} zz)",
+    ],
+)
+def test_lists_calls_and_records_with_the_value_first_are_read_too(text: str) -> None:
+    assert "mT7kelvin93oro" not in nobody().text(text.format("mT7kelvin93oro"))
+    assert "marble-quokka-9" not in nobody().text(text.format("marble-quokka-9"))
+
+
 def test_a_name_beside_a_value_counts_in_tables_and_lists() -> None:
     told = nobody().value({
         "HF_TOKEN": "hunter2", "deep": {"password": 12345678, "keys": ["a"], "epochs": 3},
@@ -464,7 +485,22 @@ def test_every_real_log_is_named_the_same_after_redaction(folder: str) -> None:
 
 @pytest.mark.parametrize(
     "piece",
-    ["a", "sk-", "key=[", "://", "token: ", '"key":"', "eyJ-", "1.1.", "a@b", "-----BEGIN ", '\\"'],
+    [
+        "a",
+        "sk-",
+        "key=[",
+        "://",
+        "token: ",
+        '"key":"',
+        "eyJ-",
+        "1.1.",
+        "a@b",
+        "-----BEGIN ",
+        '\\"',
+        "auth=a(",
+        "auth=(",
+        "value: x name: token ",
+    ],
 )
 def test_time_grows_with_the_length_only(piece: str) -> None:
     took = []

@@ -76,6 +76,9 @@ def test_tokens_passwords_and_addresses(text: str, redacted: str) -> None:
         "/opt/skylake_optimised_kernels_library",
         "amdgpu.lockup_timeout=10000,10000",
         "0x00557800",
+        "num_tokens=(3, 4) key=('a', 'b') auth=(3, 4)",
+        "pad_token=AddedToken('<pad>', rstrip=False)",
+        "value: 3e-4\nname: adam",
     ],
 )
 def test_what_is_no_secret_is_kept(text: str) -> None:

@@ -190,13 +190,16 @@ def harmless(kind: Kind, name: str, value: str) -> bool:
         return _is(value, "code") and not value.startswith(("(", "[", "{"))
     if kind is Kind.SERIAL:
         return len(value) < 5 or _is(value, "code")  # noqa: PLR2004 - a serial is long
+    accounts = tuple(words("names", "accounts"))  # auth=("somebody", "...")
+    other = not (name.lower().endswith(accounts) and _is(value, "texts"))
     folder = name.lstrip("-").lower() == "pwd" and (value[0] == "/" or value[1:3] in (":\\", ":/"))
-    if folder or _is(value, "number", "code", "code_word"):
+    if other and (folder or _is(value, "number", "code", "code_word")):
         return True
     if kind in (Kind.USER, Kind.HOST):
         return _is(value, "host")
     status = value.lower().rstrip(".,;:") in words("names", "status")
-    return status or _is(value, "call", "parameter") or (name == "signature" and _is(value, "slug"))
+    named = name == "signature" and _is(value, "slug")
+    return other and (status or named or _is(value, "call", "parameter"))
 
 
 def _is(value: str, *keys: str) -> bool:
@@ -299,7 +302,7 @@ def _name(text: str, found: re.Match[str]) -> _Name | None:
     start -= len(re.split(r"[^\w.-]", text[max(0, start - _LONGEST_NAME) : start])[-1])
     name, second = text[start:end], found["second"] or ""
     kind = kind_of(name + second)
-    if kind is None and name.endswith("s"):
+    if kind is None and name.endswith(("s", "S")):
         kind = kind_of(name[:-1])
         kind = kind if kind in TELLING else None
     if kind is None and text[end : end + 1] == "]":  # the table of TOML [auth.x]
@@ -338,7 +341,7 @@ def _joined(text: str, name: _Name) -> int:
 
 def _is_sure(text: str, name: _Name, found: re.Match[str]) -> bool:
     at, secret, assigns = found.end(), name.kind is Kind.SECRET, "=" in found["sign"]
-    plural = name.text[0] != "-" and name.text.endswith("s") and kind_of(name.text) is None
+    plural = name.text[0] != "-" and name.text[-1] in "sS" and kind_of(name.text) is None
     if plural and not (secret and _form("several").match(text, at)):
         return False  # "tokens: 12"
     explained = found["aside"] and found["aside"][0] != "[" and not assigns  # "key (str): ..."
@@ -363,6 +366,8 @@ def _value(text: str, name: _Name, at: int, until: int) -> tuple[int, int]:
         whole = name.text.lower().endswith(("authorization", "cookie")) or before[1:] == ">"
         line = whole or (secret and before in (": ", "= "))
         found = telling and _form("bracket").match(text, at, until)
+        if telling and name.text.lower() != "key":  # sorted(key=...)
+            found = found or _form("call").match(text, at, until)
         found = found or _form("line" if line else "word").match(text, at, until)
         last = at + len(found[0].rstrip(" \t" if line else _CLOSERS)) if found else at
         if secret and before == ": " and text[last : last + 1] in ("\r", "\n"):
@@ -397,6 +402,8 @@ class _Near:
 
     def words(self, name: _Name) -> Iterator[tuple[int, int]]:
         text, secret, at = self._text, name.kind is Kind.SECRET, name.end
+        if found := _join("before").search(text, max(0, name.start - _FAR), name.start):
+            yield found.span("value")
         label = secret and _join("label").search(text, max(0, name.start - 24), name.start)
         lines = text[at : at + _FAR * (_LINES_BELOW + 1)].split("\n")[: _LINES_BELOW + 1]
         before = re.split(r"[\n/()\[\]{}\"']", text[max(0, name.start - _FAR) : name.start])[-1]

@@ -93,7 +93,7 @@ def skypilot(export: Export) -> Files:
 
 def wsl2(export: Export) -> Files:
     """Return a guide for this GPU, or one that says that AMD does not list it."""
-    gpu = export.gpu or "this GPU"
+    gpu = " ".join(export.gpu.split()) or "this GPU"  # a recording's may have lines of its own
     products = known_places().wsl.get(export.gfx, ())
     text = _rendered(
         "wsl2-guide.md.j2",
