@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -12,7 +14,7 @@ if sys.platform == "win32":
     pytest.skip("runs are of POSIX; Windows is unconfirmed", allow_module_level=True)
 
 from rocsteady.errors import LauncherError
-from rocsteady.system.tasks import Task, meeting_place, task_here
+from rocsteady.system.tasks import Task, leave, listening, meeting_place, task_here
 
 OPEN_MPI = {  # mpirun 4.1.4 -n 4 over two hosts; within Slurm it starts its helpers by srun
     "PMIX_NAMESPACE": "2712797185",
@@ -83,10 +85,12 @@ def test_what_is_alone_on_its_host_is_no_task(variables: dict[str, str]) -> None
 def test_tasks_meet_only_where_nobody_else_can_enter(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    short = Path(tempfile.mkdtemp(dir="/tmp"))
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(short))
     task = Task("7.0", 0, 2, 0, 2)
     folder = meeting_place(task).parent
     assert folder.stat().st_mode & 0o777 == 0o700
+    assert folder.parent == short
     assert meeting_place(task._replace(job="7.1")).parent != folder
 
     folder.chmod(0o755)
@@ -96,3 +100,15 @@ def test_tasks_meet_only_where_nobody_else_can_enter(
     folder.symlink_to(tmp_path)
     with pytest.raises(LauncherError, match="somebody else's"):
         meeting_place(task)
+    shutil.rmtree(short)
+    assert meeting_place(task).parent.parent == Path(tempfile.gettempdir())  # of a login node
+    leave(task)
+
+
+def test_the_path_of_a_socket_is_short(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    deep = tmp_path / ("d" * 80)
+    deep.mkdir()
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(deep))
+    task = Task("7.0", 0, 2, 0, 2)
+    listening(task).close()
+    leave(task)

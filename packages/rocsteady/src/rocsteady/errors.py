@@ -9,7 +9,7 @@
     |-- JobError            a job file is wrong; names file, key and what is wrong with it
     |-- RequestError        what was asked for cannot be done as it was asked; says what to type
     |-- CommandError        a command could not be started
-    |-- LauncherError       torchrun has ended, so there is nothing to restart
+    |-- LauncherError       torchrun, or a task of srun, has ended: there is nothing to restart
     |-- NotNeededError      the job was done by other hosts, and this one was a spare
     `-- JournalError        the journal could not be written or read
         |-- DamagedJournalError  it holds what rocsteady cannot have written
@@ -53,7 +53,7 @@ class CommandError(RocsteadyError):
 
 
 class LauncherError(RocsteadyError):
-    """torchrun has ended; whoever started it may start it again."""
+    """torchrun, or a task of srun, has ended; whoever started it may start it again."""
 
 
 class NotNeededError(RocsteadyError):

@@ -33,6 +33,7 @@ from rocsteady.typed_values import convert
 MEET_WITHIN = 600.0  # seconds; Python starts late where a thousand tasks read it from one disk
 LOOK_EVERY = 0.2  # seconds
 END_WITHIN = 5.0  # seconds for a rank whose leader is gone
+LONGEST_ABOVE = 60  # characters; the whole may have 107
 NOT_STARTED = 127  # as a shell says it
 HEARD_BYTES = 65536
 MAX_BYTES = 4 * 1024 * 1024  # of one message
@@ -105,8 +106,10 @@ def _local_ranks(text: str, names: _Names, environment: Mapping[str, str], ranks
 def meeting_place(task: Task) -> Path:
     """Return the socket of a host's tasks, in a folder that only this account can enter."""
     name = hashlib.sha256(f"{task.job} {socket.gethostname()}".encode()).hexdigest()[:16]
-    above = os.environ.get("XDG_RUNTIME_DIR") or tempfile.gettempdir()
-    folder = Path(above) / f"rocsteady-{os.getuid()}-{name}"
+    # That of a login node is often named on nodes that have none, and a socket's path is short.
+    places = (os.environ.get("XDG_RUNTIME_DIR", ""), tempfile.gettempdir())
+    above = (each for each in places if len(each) < LONGEST_ABOVE and os.access(each, os.W_OK))
+    folder = Path(next(above, "/tmp")) / f"rocsteady-{os.getuid()}-{name}"  # noqa: S108 - mode 0700
     with contextlib.suppress(FileExistsError):
         folder.mkdir(0o700)
     seen = folder.lstat()
