@@ -25,7 +25,7 @@ from tests.integrations.test_torchrun import free_port
 pytestmark = pytest.mark.slow
 WITHIN = 150.0  # seconds
 SCRIPT = """
-    import os, sys, threading, time
+    import os, signal, sys, threading, time
     import torch
     import torch.distributed as dist
     from torch import nn
@@ -40,6 +40,7 @@ SCRIPT = """
         dist.init_process_group("gloo", init_method=meet, rank=rank, world_size=ranks)
         net = nn.parallel.DistributedDataParallel(nn.Linear(8, 1))
     optimizer = torch.optim.Adam(net.parameters())
+    signal.signal(signal.SIGUSR1, lambda *_: os.write(1, f"rank {rank} heard it\\n".encode()))
     first = 0
     if os.path.exists("ckpt.pt"):
         saved = torch.load("ckpt.pt")
@@ -229,6 +230,18 @@ def test_sigterm_ends_all_ranks_in_order(launch: Launch, tmp_path: Path, whom: s
     assert codes == [143, 143], out
     assert "To continue: rocsteady run --resume" in out
     assert not left(tmp_path)
+
+
+def test_what_a_scheduler_sends_to_all_tasks_reaches_each_rank(launch: Launch) -> None:
+    tasks = launch()
+    tasks.until_they_train()
+    for process in tasks.processes:
+        process.send_signal(signal.SIGUSR1)
+
+    codes, out = tasks.ended()
+
+    assert codes == [0, 0], out
+    assert [out.count(f"rank {rank} heard it") for rank in (0, 1)] == [1, 1]
 
 
 @pytest.mark.parametrize("fault", ["kill", "hang"])

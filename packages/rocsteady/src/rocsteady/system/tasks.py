@@ -37,7 +37,8 @@ LONGEST_ABOVE = 60  # characters; the whole may have 107
 NOT_STARTED = 127  # as a shell says it
 HEARD_BYTES = 65536
 MAX_BYTES = 4 * 1024 * 1024  # of one message
-IGNORED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
+IGNORED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+PASSED_ON = (signal.SIGUSR1, signal.SIGUSR2)
 
 
 class Task(NamedTuple):
@@ -125,9 +126,8 @@ class Order(Value, frozen=True, kw_only=True):
     attempt: int = 0
     command: tuple[str, ...] = ()
     folder: str = ""
-    variables: dict[str, str | None] = msgspec.field(
-        default_factory=dict
-    )  # that it changes; None: takes away
+    # Those that a rank gets besides its task's own; None: that it does not get.
+    variables: dict[str, str | None] = msgspec.field(default_factory=dict)
     stop: bool = False  # send SIGTERM to the rank
     end: int | None = None  # with this code
 
@@ -175,46 +175,100 @@ class Conversation:
 
 def follow(task: Task, command: Sequence[str]) -> int:
     """Start this task's rank whenever the leader says so; return the code to end with."""
+    rank = Rank(task.rank)
     for number in IGNORED:  # the scheduler tells the leader too, which ends all ranks in order
         signal.signal(number, lambda _number, _frame: None)
+    for number in PASSED_ON:
+        signal.signal(number, lambda number, _frame: rank.send(number))
     leader = Conversation(_connected(task))
     leader.tell(Report(rank=task.rank, command=tuple(command)))
-    rank: subprocess.Popen[bytes] | None = None
-    attempt = 0
     try:
-        while (orders := _news(leader, rank)) is not None:
+        while (orders := rank.news(leader)) is not None:
             for order in orders:
                 if order.end is not None:
                     signal.signal(signal.SIGTERM, signal.SIG_IGN)  # until Python has ended
                     return order.end
                 if order.stop:
-                    if rank is not None:
-                        rank.terminate()
-                    continue
-                rank, attempt = _started(order, leader), order.attempt
-                if rank is None:
-                    how = Exit(code=NOT_STARTED)
-                    leader.tell(Report(rank=task.rank, exit=how, attempt=attempt))
-            if rank is not None and (code := rank.poll()) is not None:
-                how = Exit(code=code) if code >= 0 else Exit(signal=-code)
-                leader.tell(Report(rank=task.rank, exit=how, attempt=attempt))
-                rank = None
+                    rank.send(signal.SIGTERM)
+                elif not rank.start(order, leader):
+                    leader.tell(rank.report(Exit(code=NOT_STARTED)))
+            if (how := rank.exit()) is not None:
+                leader.tell(rank.report(how))
         leave(task)  # the leader was killed
         return RETRY
     finally:
-        if rank is not None:
-            _end(rank)
+        rank.end()
         leader.connection.close()
 
 
-def _news(leader: Conversation, rank: subprocess.Popen[bytes] | None) -> list[Order] | None:
-    """Wait for orders or for the end of the rank; None: the leader is gone."""
-    ended = [] if rank is None else [os.pidfd_open(rank.pid)]
-    heard = leader.connection.fileno()
-    ready = select.select([heard, *ended], [], [])[0]
-    for descriptor in ended:
-        os.close(descriptor)
-    return leader.heard(Order) if heard in ready else []
+class Rank:
+    """The process of this task, if one runs."""
+
+    def __init__(self, number: int) -> None:
+        self._number, self._attempt = number, 0
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def news(self, leader: Conversation) -> list[Order] | None:
+        """Wait for orders or for the end of the rank; None: the leader is gone."""
+        ended = [] if self._process is None else [os.pidfd_open(self._process.pid)]
+        heard = leader.connection.fileno()
+        ready = select.select([heard, *ended], [], [])[0]
+        for descriptor in ended:
+            os.close(descriptor)
+        return leader.heard(Order) if heard in ready else []
+
+    def start(self, order: Order, leader: Conversation) -> bool:
+        """Start it with the streams that came along; False: there is no such command."""
+        self._attempt = order.attempt
+        changed = {name: text for name, text in order.variables.items() if text is not None}
+        environment = {
+            name: text
+            for name, text in {**os.environ, **changed}.items()
+            if order.variables.get(name, "") is not None
+        }
+        streams, leader.streams = leader.streams, []
+        out, err = streams[-2:]
+        try:
+            self._process = subprocess.Popen(
+                order.command,
+                cwd=order.folder,
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=err,
+                start_new_session=True,
+            )
+        except OSError as error:
+            os.write(err, f"rocsteady: {order.command[0]}: {error.strerror}\n".encode())
+            return False
+        finally:
+            for stream in streams:
+                os.close(stream)
+        return True
+
+    def exit(self) -> Exit | None:
+        """Return how it has ended, once."""
+        code = None if self._process is None else self._process.poll()
+        if code is None:
+            return None
+        self._process = None
+        return Exit(code=code) if code >= 0 else Exit(signal=-code)
+
+    def report(self, how: Exit) -> Report:
+        return Report(rank=self._number, exit=how, attempt=self._attempt)
+
+    def send(self, number: int) -> None:
+        if self._process is not None:
+            self._process.send_signal(number)
+
+    def end(self) -> None:
+        if self._process is None:
+            return
+        for number in (signal.SIGTERM, signal.SIGKILL):
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self._process.pid, number)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(END_WITHIN)
 
 
 def _connected(task: Task) -> socket.socket:
@@ -228,41 +282,6 @@ def _connected(task: Task) -> socket.socket:
         connection.close()
         time.sleep(LOOK_EVERY)
     raise LauncherError(f"the first task of this host did not start within {MEET_WITHIN:.0f} s")
-
-
-def _started(order: Order, leader: Conversation) -> subprocess.Popen[bytes] | None:
-    changed = {name: text for name, text in order.variables.items() if text is not None}
-    environment = {
-        name: text
-        for name, text in {**os.environ, **changed}.items()
-        if order.variables.get(name, "") is not None
-    }
-    streams, leader.streams = leader.streams, []
-    out, err = streams[-2:]
-    try:
-        return subprocess.Popen(
-            order.command,
-            cwd=order.folder,
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            stdout=out,
-            stderr=err,
-            start_new_session=True,
-        )
-    except OSError as error:
-        os.write(err, f"rocsteady: {order.command[0]}: {error.strerror}\n".encode())
-        return None
-    finally:
-        for stream in streams:
-            os.close(stream)
-
-
-def _end(rank: subprocess.Popen[bytes]) -> None:
-    for number in (signal.SIGTERM, signal.SIGKILL):
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(rank.pid, number)
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            rank.wait(END_WITHIN)
 
 
 def listening(task: Task) -> socket.socket:
