@@ -17,16 +17,18 @@ if TYPE_CHECKING:
     from rocsteady_train.checkpoints.folder import CheckpointError
     from rocsteady_train.loop.loop import Loop
     from rocsteady_train.loop.micro_batches import MicroBatchError
+    from rocsteady_train.loop.roll_back import RollBack
 
 __version__ = "0.1.0.dev0"
 
-__all__ = ["CheckpointError", "Checkpointer", "Loop", "MicroBatchError", "__version__"]
+__all__ = ["CheckpointError", "Checkpointer", "Loop", "MicroBatchError", "RollBack", "__version__"]
 
 _MODULES = {
     "CheckpointError": "rocsteady_train.checkpoints.folder",
     "Checkpointer": "rocsteady_train.checkpoints.checkpointer",
     "Loop": "rocsteady_train.loop.loop",
     "MicroBatchError": "rocsteady_train.loop.micro_batches",
+    "RollBack": "rocsteady_train.loop.roll_back",
 }
 
 

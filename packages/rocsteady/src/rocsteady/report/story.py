@@ -559,7 +559,9 @@ def _after_success(facts: RunFacts, attempts: Sequence[AttemptStory]) -> NextSte
         return NextStep(action=Action.FIX_SCRIPT, text=text)
     if step := _loss_spoilt_by(record):
         advice = facts.advice.get(FailureKind.NAN_LOSS)
-        text = f"What was trained from step {step:,} on is of no use."
+        loop = record.attempts[-1].result and record.attempts[-1].result.batch_split
+        back = " Loop(roll_back=RollBack()) goes back to the last good checkpoint." if loop else ""
+        text = f"What was trained from step {step:,} on is of no use.{back}"
         return NextStep(
             action=Action.FIX_CAUSE, text=f"{text} {advice.text if advice else ''}".rstrip()
         )

@@ -118,6 +118,14 @@ class Agreement:
     def alone(self) -> bool:
         return self._group is None
 
+    def at_once(self, wanted: bool) -> bool:  # noqa: FBT001 - it is the question
+        """Return whether any rank says yes. All of them wait for the answer."""
+        if self._group is None:
+            return wanted
+        answer = torch.tensor([int(wanted)])
+        dist.all_reduce(answer, op=dist.ReduceOp.MAX, group=self._group)
+        return bool(answer[0])
+
     def on(self, wanted: bool) -> bool:  # noqa: FBT001 - it is the question
         """Return whether all ranks do it now. Called by each of them after each step."""
         if self._group is None:
@@ -264,6 +272,15 @@ class Checkpointer:
         manifest = folders.read_manifest(path)
         self.newest, self.saved, self._number = manifest.step, manifest.step, manifest.number
         return manifest.step
+
+    def newest_path(self) -> Path | None:
+        found = self._ranks.as_first(lambda: folders.steps(self.folder))
+        return Path(found[0][1]) if found else None
+
+    def set_newest_aside(self, why: str) -> None:
+        """Leave the newest checkpoint out, so that the one before it is restored next."""
+        if (path := self.newest_path()) is not None:
+            self._set_aside(path, why)
 
     def _newest_whole(self, start: Path | None) -> Path | None:
         """Return the newest checkpoint that is whole, and set aside those before it."""

@@ -18,6 +18,7 @@ import signal
 import threading
 import time
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -29,6 +30,7 @@ from rocsteady_train.inside.wire import BETWEEN_FAILURES, MICRO_BATCH, SAVE_AFTE
 from rocsteady_train.loop import supervisor_link
 from rocsteady_train.loop.batch_order import BatchOrder
 from rocsteady_train.loop.micro_batches import Compute, Count, MicroBatches, Reduction
+from rocsteady_train.loop.roll_back import LossGuard, RollBack
 
 PRIOR_INTERVAL = 4 * 3600.0  # seconds between failures, as long as nothing is known
 YOUNG_SECONDS = (
@@ -135,12 +137,14 @@ class Loop:
         checkpoints: str | os.PathLike[str] | Checkpointer = "checkpoints",
         lose_at_most: float = 600.0,
         micro_batch: int | None = None,
+        roll_back: RollBack | None = None,
     ) -> None:
         """Restore the newest checkpoint, if there is one.
 
         ``state`` names more objects to save. ``lose_at_most`` is in seconds of training.
         ``micro_batch`` is how many samples are trained at a time, for steps that declare their
-        ``reduction``; None: all, until memory runs out.
+        ``reduction``; None: all, until memory runs out. ``roll_back`` goes back to the last good
+        checkpoint when a loss is not finite, and leaves that batch out.
         """
         self.epoch = 0  # that is under way
         self.steps = 0  # batches that were trained, in all epochs
@@ -156,6 +160,7 @@ class Loop:
         self._order = BatchOrder(loader, self._seed)
         self._interval = Interval(lose_at_most)
         self._progress: dict[str, Any] = {}
+        self._guard = roll_back and LossGuard(roll_back, model, self.checkpointer.folder)
         self._state = {
             "model": model,
             "optimizer": optimizer,
@@ -169,6 +174,7 @@ class Loop:
         self._stepped = False  # by the optimizer, since the last batch
         self._prepared = False  # memory for the first save
         self._postponed = 0
+        self._repeated = 0  # steps, after going back
         self._asked = 0  # by the supervisor, for a save
         self._ending = False  # SIGTERM came
         self._saving = -1  # the step that was last handed to the checkpointer
@@ -184,6 +190,8 @@ class Loop:
         if self._order.warning:
             log.warning("rocsteady: %s.", self._order.warning)
         self._tell_total()
+        if self._guard and self.checkpointer.newest is None:
+            self.save(wait=True)  # there must be something to go back to
         before = self._listen()
         try:
             yield from self._batches()
@@ -216,6 +224,9 @@ class Loop:
             scale=self._scaler.scale if self._scaler is not None else lambda loss: loss,
             zero=self._optimizer.zero_grad,
         )
+        if self._guard and self._is_bad(self._guard, batch, loss, compute):
+            self._optimizer.zero_grad()
+            return loss
         if clip_norm is not None:
             if self._scaler is not None:
                 self._scaler.unscale_(self._optimizer)
@@ -241,10 +252,21 @@ class Loop:
         place = self._progress.get("order")
         while self.epoch < self._epochs:
             for batch in self._order.epoch(self.epoch, place):
+                place = None
+                if self._guard and self.steps + 1 in self._guard.left_out:
+                    self.steps += 1
+                    continue
                 self._in_batch, self._stepped = True, False
                 yield batch
+                if self._guard and self._guard.why:
+                    self._in_batch = False
+                    break
                 self._count_batch()
                 self._after_batch()
+            if self._guard and self._guard.why:
+                self._go_back(self._guard)
+                place = self._progress["order"]
+                continue
             place = None
             self.epoch += 1
             if self.epoch == self._epochs:
@@ -283,6 +305,39 @@ class Loop:
         if self._ending and due and not self._postponed:
             self._end(saved=saved)
 
+    def _is_bad(self, guard: LossGuard, batch: Any, loss: Any, compute: Compute) -> bool:  # noqa: ANN401
+        """Return whether this step must not count, on any rank; what was seen is kept."""
+        why = guard.judge(float(loss))
+        if self._agreement.at_once(bool(why)):
+            guard.why = why or "another rank has a loss that is not finite"
+            alone = self._agreement.alone  # with others, a forward may wait for them
+            guard.keep(self.steps + 1, batch, (lambda: compute(batch)) if alone else None)
+        return bool(guard.why)
+
+    def _go_back(self, guard: LossGuard) -> None:
+        """Restore the last checkpoint that is good, and change what was asked for."""
+        bad = self.steps + 1
+        guard.count(bad)
+        self.checkpointer.wait()
+        while True:
+            # Not the one that this process was told to begin with: it has saved newer ones since.
+            newest = self.checkpointer.newest_path()
+            if newest is None or not self._restore(newest):
+                raise FloatingPointError(f"step {bad}: there is no good checkpoint to go back to")
+            if guard.has_finite_weights():
+                break
+            self.checkpointer.set_newest_aside("has weights that are not finite")
+        self._repeated += bad - 1 - self.steps
+        self._tell_total()
+        for group in self._optimizer.param_groups:
+            group["lr"] *= guard.settings.learning_rate
+        for number, rate in enumerate(getattr(self._scheduler, "base_lrs", ())):
+            self._scheduler.base_lrs[number] = rate * guard.settings.learning_rate
+        self._saving = -1
+        log.warning(
+            "rocsteady: back to step %d; the batch of step %d is left out.", self.steps, bad
+        )
+
     def _note(self, order: dict[str, Any]) -> None:
         """Put together what the next process needs to go on from here."""
         self._progress.update(
@@ -291,6 +346,7 @@ class Loop:
             seed=self._seed,
             order=order,
             interval=self._interval.state(),
+            left_out=sorted(self._guard.left_out) if self._guard else [],
         )
 
     def _save(self, *, wait: bool) -> None:
@@ -313,10 +369,10 @@ class Loop:
             return False
         return True
 
-    def _restore(self) -> bool:
+    def _restore(self, start: Path | None = None) -> bool:
         """Restore the newest checkpoint that is whole; False: there is none."""
         began = time.monotonic()
-        step = self.checkpointer.restore(self._state, per_rank=PER_RANK)
+        step = self.checkpointer.restore(self._state, per_rank=PER_RANK, start=start)
         if step is None:
             return False
         progress = self._progress
@@ -329,21 +385,25 @@ class Loop:
             self.epoch, self.steps, self._seed = progress["epoch"], step, progress["seed"]
             self._order.reseed(self._seed)
             self._interval.interrupted(progress["interval"])
+            if self._guard:
+                self._guard.left_out.update(progress.get("left_out", ()))
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise CheckpointError(
                 f"the checkpoint of step {step} has no progress of rocsteady_train.Loop: {error!r}"
             ) from None
-        log.warning(
-            "rocsteady: resuming from step %d (epoch %d); restored in %.1f s.",
-            step,
-            self.epoch + 1,
-            time.monotonic() - began,
-        )
+        if start is None:  # otherwise one line tells it all
+            log.warning(
+                "rocsteady: resuming from step %d (epoch %d); restored in %.1f s.",
+                step,
+                self.epoch + 1,
+                time.monotonic() - began,
+            )
         return True
 
     def _tell_total(self) -> None:
         try:
-            supervisor_link.total(self._epochs * len(self._order))
+            left_out = len(self._guard.left_out) if self._guard else 0
+            supervisor_link.total(self._epochs * len(self._order) + self._repeated - left_out)
         except TypeError:  # data without a length
             return
 
