@@ -12,7 +12,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -24,8 +24,15 @@ from tests.integrations.test_torchrun import free_port
 
 pytestmark = pytest.mark.slow
 WITHIN = 150.0  # seconds
+ROCSTEADY = (sys.executable, "-m", "rocsteady")
 SCRIPT = """
     import os, signal, sys, threading, time
+    if os.environ.get("FAULT") == "no torch":
+        if sys.argv[-1] == "1":
+            os._exit(3)
+        time.sleep(6.0)
+        print("rank 0 is done", flush=True)
+        sys.exit()
     import torch
     import torch.distributed as dist
     from torch import nn
@@ -40,7 +47,8 @@ SCRIPT = """
         dist.init_process_group("gloo", init_method=meet, rank=rank, world_size=ranks)
         net = nn.parallel.DistributedDataParallel(nn.Linear(8, 1))
     optimizer = torch.optim.Adam(net.parameters())
-    signal.signal(signal.SIGUSR1, lambda *_: os.write(1, f"rank {rank} heard it\\n".encode()))
+    if fault == "none, but a signal":  # a handler could end a wait, so not in the hang
+        signal.signal(signal.SIGUSR1, lambda *_: os.write(1, f"rank {rank} heard it\\n".encode()))
     first = 0
     if os.path.exists("ckpt.pt"):
         saved = torch.load("ckpt.pt")
@@ -49,7 +57,8 @@ SCRIPT = """
         first = saved["step"]
     os.write(1, f"rank {rank} begins at {first} {sys.argv[1:]}\\n".encode())
     for step in range(first, 60):
-        if step == 45 and rank == 1 and fault and not os.path.exists("faulted"):
+        strikes = step == 45 and rank == 1 and fault[:4] not in ("", "none")
+        if strikes and not os.path.exists("faulted"):
             open("faulted", "w").close()
             if fault == "hang":
                 lock = threading.Lock()
@@ -79,11 +88,13 @@ SCRIPT = """
 class Tasks:
     """The tasks of one launch, on one host or more."""
 
-    def __init__(self, folder: Path, command: list[str], fault: str, hosts: int) -> None:
+    def __init__(
+        self, folder: Path, command: list[str], fault: str, hosts: int, launcher: list[str]
+    ) -> None:
         self.folder, self._port = folder, free_port()
         self.processes = [
             subprocess.Popen(
-                [sys.executable, "-m", "rocsteady", "run", "--plain", "--", *command, *own],
+                [*launcher, *ROCSTEADY, "run", "--plain", "--", *command, *own],
                 cwd=folder,
                 env=self._environment(rank, hosts, fault),
                 stdout=subprocess.PIPE,
@@ -129,8 +140,9 @@ def launch(tmp_path: Path, torch_python: str) -> Iterator[Launch]:
     script.write_text("\n".join(line.removeprefix("    ") for line in SCRIPT.split("\n")))
     launched: list[Tasks] = []
 
-    def start(fault: str = "", hosts: int = 1) -> Tasks:
-        launched.append(Tasks(tmp_path, [torch_python, str(script)], fault, hosts))
+    def start(fault: str = "", hosts: int = 1, launcher: Sequence[str] = ()) -> Tasks:
+        command = [torch_python, str(script)]
+        launched.append(Tasks(tmp_path, command, fault, hosts, [*launcher]))
         return launched[-1]
 
     yield start
@@ -138,6 +150,8 @@ def launch(tmp_path: Path, torch_python: str) -> Iterator[Launch]:
         if process.poll() is None:
             os.killpg(process.pid, signal.SIGKILL)
             process.wait()
+        if process.stdout is not None:
+            process.stdout.close()
 
 
 def left(folder: Path) -> list[str]:
@@ -193,8 +207,11 @@ def test_an_error_of_one_rank_ends_them_all(launch: Launch, tmp_path: Path) -> N
     assert not left(tmp_path)
 
 
-def test_trainings_that_have_nothing_to_do_with_each_other_are_not_ended(launch: Launch) -> None:
-    codes, out = launch("alone").ended()
+@pytest.mark.parametrize("fault", ["alone", "no torch"])
+def test_trainings_that_have_nothing_to_do_with_each_other_are_not_ended(
+    launch: Launch, fault: str
+) -> None:
+    codes, out = launch(fault).ended()
 
     assert codes == [76, 76], out
     assert "rank 0 is done" in out
@@ -218,6 +235,18 @@ def test_a_task_that_is_killed_ends_the_others(
     assert not left(tmp_path)
 
 
+def test_a_launcher_that_is_killed_takes_its_tasks_along(launch: Launch, tmp_path: Path) -> None:
+    tasks = launch(launcher=["/bin/sh", "-c", '"$@" & wait', "sh"])
+    tasks.until_they_train()
+    tasks.processes[0].kill()
+
+    deadline = time.monotonic() + 30.0
+    while left(tmp_path) and time.monotonic() < deadline:
+        time.sleep(0.2)
+    assert not left(tmp_path)
+    assert (tmp_path / "ckpt.pt").exists()
+
+
 @pytest.mark.parametrize("whom", [slice(0, 1), slice(None)])
 def test_sigterm_ends_all_ranks_in_order(launch: Launch, tmp_path: Path, whom: slice) -> None:
     tasks = launch()
@@ -233,7 +262,7 @@ def test_sigterm_ends_all_ranks_in_order(launch: Launch, tmp_path: Path, whom: s
 
 
 def test_what_a_scheduler_sends_to_all_tasks_reaches_each_rank(launch: Launch) -> None:
-    tasks = launch()
+    tasks = launch("none, but a signal")
     tasks.until_they_train()
     for process in tasks.processes:
         process.send_signal(signal.SIGUSR1)

@@ -39,6 +39,7 @@ from rocsteady.system.tasks import (
 
 POLL_EVERY = 0.05  # seconds
 AFTER_FAILURE = Stopping(save_wait=timedelta(seconds=5))  # for ranks that have lost another
+LAUNCHER_EVERY = 1.0  # seconds between looks whether it lives
 MEET_AT_END = 10.0  # seconds for tasks that start late to hear that there is nothing to do
 
 
@@ -143,8 +144,12 @@ class HostTasks:
     def _listen(self) -> None:
         with selectors.DefaultSelector() as selector, contextlib.suppress(OSError, ValueError):
             selector.register(self._socket, selectors.EVENT_READ)
+            parent = os.getppid()
             while True:
-                for key, _ in selector.select():
+                if parent != os.getppid():  # the launcher was killed, and nobody else ends us
+                    parent = os.getppid()
+                    os.kill(os.getpid(), signal.SIGTERM)
+                for key, _ in selector.select(LAUNCHER_EVERY):
                     if key.data is None:
                         connection, _ = self._socket.accept()
                         selector.register(
@@ -195,8 +200,9 @@ class HostRanks(Child):
 
     def _others_train_on(self, ended: Exit) -> bool:
         """Whether others are no ranks of one job with the one that ended: they go on then."""
-        beats = () if ended.code == 0 else read_pages(self.pages)
-        if not any(beat.step for beat in beats) or any((beat.world or 1) > 1 for beat in beats):
+        beats = read_pages(self.pages)
+        before_steps = beats and not any(beat.step for beat in beats)
+        if ended.code == 0 or before_steps or any((beat.world or 1) > 1 for beat in beats):
             return False
         if self.tasks.have_all_ended(self.poll()):
             raise RocsteadyError(
