@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from rocsteady_train.inside import wire
+from rocsteady_train.inside.heartbeat import page
 from rocsteady_train.inside.resumed_trainer import give_checkpoint
 
 
@@ -21,7 +23,8 @@ class Lightning:
 
 
 @pytest.fixture
-def checkpoint(monkeypatch: pytest.MonkeyPatch) -> str:
+def checkpoint(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> str:
+    monkeypatch.setattr(page, "FOLDER", str(tmp_path))  # for the note on the call that is wrong
     monkeypatch.setenv(wire.RESUME_TRAINER, "/job/out/checkpoint-50")
     return "/job/out/checkpoint-50"
 
