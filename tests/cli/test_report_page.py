@@ -37,6 +37,14 @@ def test_a_run_and_its_page(project: Project) -> None:
     assert "<b>" not in page
     assert 'class="badge ok"' in page
 
+    (folder / "page.html").unlink()
+    project.environment["PATH"] = str(folder)  # where there is no browser
+    opened = project.say("report", "--open")
+    at = folder / ".rocsteady" / "runs" / project.name / "report.html"
+    assert 'class="badge ok"' in at.read_text(encoding="utf-8")
+    assert at.as_uri() in opened.err
+    assert not list(folder.glob("*.html"))  # nothing that git would list
+
     assert project.say("report", "--bundle").code == 0
     with zipfile.ZipFile(folder / f"rocsteady-{project.name}.zip") as archive:
         assert archive.namelist() == ["report.html"]

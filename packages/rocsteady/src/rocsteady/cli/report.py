@@ -20,7 +20,7 @@ from rocsteady.report.story import Story, story_document
 from rocsteady.screens.runs import render_summary
 from rocsteady.screens.screen import PLAIN_WIDTH, Page, json_text, page_here, show, show_json, tell
 from rocsteady.store.journal import Journal
-from rocsteady.store.location import Place, existing_places, places_of_hosts
+from rocsteady.store.location import Place, existing_places, places_of_hosts, run_folder
 from rocsteady.system.atomic_file import write_whole
 
 FORMATS = {".html": "html", ".htm": "html", ".md": "markdown", ".txt": "text", ".json": "json"}
@@ -84,11 +84,11 @@ def command(  # noqa: PLR0913 - one argument an option
             target = output or _ours(Path(f"rocsteady-{line.run.name}.zip"), force=force)
             _write(target, bundle(journal, line, render_page(story)))
             return
+        target = output or run_folder(journal.place.folder, line.run.name) / "report.html"
     if opens:
-        target = output or _ours(Path(f"rocsteady-{line.run.name}.html"), force=force)
         _write(target, render_page(story).encode())
         if not webbrowser.open(target.absolute().as_uri()):
-            tell("rocsteady: could not start a browser")
+            tell(f"rocsteady: found no browser; the page is {target.absolute().as_uri()}")
     elif output is not None:
         _write(
             output,
@@ -154,11 +154,10 @@ def _refuse_taken(output: Path | None, *, force: bool) -> None:
 
 
 def _ours(target: Path, *, force: bool) -> Path:
-    """Refuse to overwrite a file that is not an earlier report."""
+    """Refuse to overwrite a file that is not an earlier bundle."""
     if target.exists() and not force:
         head = read_head(target, 4096, follow=False) if target.is_file() else b""
-        bundle_of_ours = head.startswith(b"PK") and b"report.html" in head
-        if not bundle_of_ours and b"(rocsteady)</title>" not in head:
+        if not (head.startswith(b"PK") and b"report.html" in head):
             raise click.UsageError(f"{target}: already exists; use --force to overwrite")
     return target
 
