@@ -1,8 +1,8 @@
 """Take every picture of the docs anew, from real runs: ``nox -s screenshot``.
 
 first-run.svg and first-run.cast are a terminal recording of the README's script, complete and
-unedited. The pages of the runs are drawn at each width and in each scheme, the full screen in two
-sizes. It needs tmux, and Chromium for the pages.
+unedited; doctor.svg is the doctor on a recorded machine. The pages of the runs are drawn at each
+width and in each scheme, the full screen in two sizes. It needs tmux, and Chromium for the pages.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ import sys
 import tempfile
 import termios
 import time
+from collections.abc import Sequence
 from contextlib import closing
 from copy import copy
 from dataclasses import replace
@@ -36,7 +37,8 @@ from story_runs import EXAMPLES, STORIES, carry_out, prepare, rocsteady, until_s
 HERE = Path(__file__).parent
 PICTURES, PAGES = HERE / "pictures", HERE / "_build" / "pages"
 RUNS = PICTURES / "runs"
-FIRST, WATCH = "first-run", "watch"
+FIRST, WATCH, DOCTOR = "first-run", "watch", "doctor"
+RECORDED = "rx5700xt-override"  # as in field note E
 COMMAND = ("rocsteady", "run", "--", "python", "train.py")
 COLUMNS, LINES, SECONDS = 108, 14, 30.0  # of the recording, at most
 TERMINALS = ((80, 24), (200, 50))
@@ -48,7 +50,7 @@ TOP = 1000  # pixels of the first run's page that the docs show
 
 def main() -> None:
     """Make the runs and take the pictures."""
-    names = (FIRST, WATCH, *(story.name for story in STORIES))
+    names = (FIRST, DOCTOR, WATCH, *(story.name for story in STORIES))
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--python", required=True, help="an interpreter with torch")
     parser.add_argument("--only", action="append", choices=names, help="may be repeated")
@@ -61,6 +63,8 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as place:
         if FIRST in chosen:
             made[FIRST] = record_first_run(Path(place) / FIRST, python)
+        if DOCTOR in chosen:
+            picture_doctor()
         for story in (each for each in STORIES if each.name in chosen):
             made[story.name] = Path(place) / story.name
             carry_out(story, made[story.name], python)
@@ -80,15 +84,8 @@ def record_first_run(folder: Path, python: Path) -> Path:
     home = folder.with_name("home")  # it remembers no earlier run of the script
     home.mkdir()
     variables = {"PATH": path, "HOME": str(home), "TERM": "xterm-256color", "LANG": "C.UTF-8"}
-    child, terminal = pty.fork()
-    if child == 0:
-        os.chdir(folder)
-        os.execvpe(COMMAND[0], COMMAND, variables)  # noqa: S606 - as a shell would
-    fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", LINES + 2, COLUMNS, 0, 0))
-    began, seen = time.monotonic(), list[tuple[float, str]]()
-    while chunk := read(terminal):
-        seen.append((time.monotonic() - began, chunk.decode(errors="replace")))
-    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    began = time.monotonic()
+    seen, code = printed(COMMAND, folder, variables, COLUMNS)
     shown = "".join(text for _, text in seen).replace("\r\n", "\n")
     lines, seconds = 1 + shown.count("\n"), time.monotonic() - began
     print(f"$ {' '.join(COMMAND)}\n{shown}{FIRST}: code {code}, {lines} lines, {seconds:.1f} s")
@@ -98,14 +95,46 @@ def record_first_run(folder: Path, python: Path) -> Path:
         print(f"the recording is not taken: at most {LINES} lines and {SECONDS:.0f} s")
         return folder
     head = {"version": 2, "width": COLUMNS, "height": LINES, "title": " ".join(COMMAND)}
-    events = [head, *([round(at, 3), "o", text] for at, text in seen)]
+    events = [head, *([round(at - began, 3), "o", text] for at, text in seen)]
     cast = "".join(json.dumps(each, ensure_ascii=False) + "\n" for each in events)
     (PICTURES / f"{FIRST}.cast").write_text(cast, encoding="utf-8")
-    console = Console(record=True, width=COLUMNS, file=io.StringIO(), legacy_windows=False)
-    console.print(Text(f"$ {' '.join(COMMAND)}", style="bold"))
-    console.print(Text.from_ansi(shown.rstrip("\n")))
-    console.save_svg(str(PICTURES / f"{FIRST}.svg"), title=f"{seconds:.0f} s")
+    save(FIRST, COMMAND, shown, COLUMNS, title=f"{seconds:.0f} s")
     return folder
+
+
+def picture_doctor() -> None:
+    """Draw what the doctor says of a recorded machine."""
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    variables = {"PATH": path, "HOME": "/nonexistent", "TERM": "xterm-256color", "LANG": "C.UTF-8"}
+    machine = HERE.parent / "tests" / "machines" / f"{RECORDED}.json"
+    seen, _ = printed(
+        ("rocsteady", "doctor", "--root", machine.name), machine.parent, variables, 92
+    )
+    shown = "".join(text for _, text in seen)
+    title = f"replayed from a recording: {machine.name}"
+    save(DOCTOR, ("rocsteady", "doctor"), shown.replace("\r\n", "\n"), COLUMNS, title=title)
+
+
+def printed(
+    command: Sequence[str], folder: Path, variables: dict[str, str], columns: int
+) -> tuple[list[tuple[float, str]], int]:
+    """Return what a command prints on a terminal, with the time of each part, and its exit code."""
+    child, terminal = pty.fork()
+    if child == 0:
+        os.chdir(folder)
+        os.execvpe(command[0], command, variables)  # noqa: S606 - as a shell would
+    fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", LINES + 2, columns, 0, 0))
+    seen = list[tuple[float, str]]()
+    while chunk := read(terminal):
+        seen.append((time.monotonic(), chunk.decode(errors="replace")))
+    return seen, os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+def save(name: str, command: Sequence[str], shown: str, columns: int, *, title: str) -> None:
+    console = Console(record=True, width=columns, file=io.StringIO(), legacy_windows=False)
+    console.print(Text(f"$ {' '.join(command)}", style="bold"))
+    console.print(Text.from_ansi(shown.rstrip("\n")))
+    console.save_svg(str(PICTURES / f"{name}.svg"), title=title)
 
 
 def read(terminal: int) -> bytes:
