@@ -42,6 +42,7 @@ from rocsteady.screens.watch import (
     curves,
     details,
     facts,
+    failure_marks,
     folded_stacks,
     is_moving,
     odd_ranks,
@@ -244,6 +245,42 @@ def test_of_several_runs_one_is_chosen(deck: Deck) -> None:
     assert deck.opened == ["calm-otter", "wary-fox", "wary-fox"]
 
 
+def test_the_chooser_follows_the_runs_and_has_only_keys_of_its_own(deck: Deck) -> None:
+    deck.lines = RUNS
+
+    async def act(pilot: Pilot[int]) -> None:
+        await pilot.press("l")
+        await pilot.pause()
+        assert "p pause" not in text_of(pilot)
+        first, *others = RUNS
+        watcher = pilot.app._watcher  # type: ignore[attr-defined]
+        newer = msgspec.structs.replace(
+            first, run=msgspec.structs.replace(first.run, name="new-newt")
+        )
+        watcher.lines = (newer, msgspec.structs.replace(first, step=7123), *others)
+        await pilot.press("p", "x")  # keys of the run's screen
+        await pilot.pause(1.2)
+        shown = text_of(pilot)
+        assert "step 7,123" in shown
+        assert f"{len(RUNS) + 1}  new-newt" in shown
+        await pilot.press("escape")
+        await pilot.pause()
+        assert len(pilot.app.screen_stack) == 1
+        await pilot.press("q")
+
+    assert deck.run(act) == 0
+    assert (deck.requests, deck.stopped) == ([], [])
+
+
+def test_failures_are_on_the_axis_of_the_curves() -> None:
+    begin, width = NOW - 100.0, 51
+    failed = attempt(1, ended=NOW - 50, outcome=HUNG_AGAIN.outcome, last_step=9)
+    story = msgspec.structs.replace(RESUMING.story, attempts=(failed,))
+
+    assert failure_marks(story, begin, NOW, width) == f"{'':25}✗"
+    assert failure_marks(story, NOW - 40, NOW, width) == ""  # before the first value
+
+
 def rank(number: int, step: int, phase: str = "backward", quiet: float = 9.0) -> RankView:
     return RankView(rank=number, step=step, phase=phase, quiet=quiet)
 
@@ -348,7 +385,7 @@ def test_curves_go_across_restarts_and_join_no_two_attempts() -> None:
 
 def test_a_curve_fills_its_width_and_a_slow_step_does_not_flatten_it() -> None:
     times = next(curve for curve in curves(STORY) if curve.label == "step time")
-    drawn = braille(times, NOW, 60, 3)
+    drawn = braille(times, times.begin, NOW, 60, 3)
 
     assert [len(row) for row in drawn] == [60, 60, 60]
     usual = median(value for line in times.lines for _, value in line)

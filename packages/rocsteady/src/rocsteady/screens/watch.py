@@ -33,6 +33,7 @@ from rocsteady.wording import distance, duration, moment, plural, rough_duration
 RANK_QUIET = 5.0  # seconds without a step, after which a rank in a phase of its own stands out
 RANKS_SHOWN = 64
 ODD_RANK = "*"  # after a rank that stands out
+FAILED = "✗"  # a try that failed
 LOSS, HOST = "loss", "host memory"  # gauges of the journal
 READINGS_FOR = 180.0  # seconds; older ones say nothing of now
 WAITS_AFTER = 15.0  # seconds after the end of an attempt; a restart alone takes less
@@ -177,13 +178,15 @@ def pace(view: WatchView) -> str:
     return "  ".join(words)
 
 
-def headline(view: WatchView) -> str:
+def headline(view: WatchView) -> str:  # noqa: PLR0911 - one for each condition
     """Return what to know first where it does not train: where it hangs, or what to type."""
     story, line = view.story, view.line
     hang = open_incident(story) if line.run.ended is None else None
     if hang is not None:
         return f"{spoken(hang.place)}: collecting stacks, then restarting"
     match condition(view):
+        case Badge.STARTING:
+            return "torch is imported; no step yet" if view.ranks else "Python starts and imports"
         case Badge.INTERRUPTED:
             return f"rocsteady is gone. To resume: rocsteady run --resume {line.run.name}"
         case Badge.CRASHED | Badge.GAVE_UP:
@@ -271,13 +274,13 @@ def retries(story: RunRecord) -> tuple[Chip, ...]:
 def _end_of(attempt: AttemptRecord, story: RunRecord) -> tuple[str, str]:
     at = "" if attempt.last_step is None else f" at {attempt.last_step:,}"
     if attempt.ended is None:
-        return ("▶", GREEN) if story.run.ended is None else (f"✗ cut off{at}", YELLOW)
+        return ("▶", GREEN) if story.run.ended is None else (f"{FAILED} cut off{at}", YELLOW)
     if attempt.outcome is Outcome.BY_ITSELF and attempt.exit_code == 0:
         return f"✓{at}", GREEN
     what = "hung" if attempt.outcome is Outcome.HUNG else "stopped"
     if attempt.outcome is Outcome.BY_ITSELF:
         what = f"signal {attempt.signal}" if attempt.signal else f"exit {attempt.exit_code}"
-    return f"✗ {what}{at}", RED
+    return f"{FAILED} {what}{at}", RED
 
 
 def curves(story: RunRecord) -> tuple[WatchPlot, ...]:
@@ -320,15 +323,24 @@ def _span(low: str, high: str) -> str:
     return f"{number}..{high}" if unit and high.endswith(f" {unit}") else f"{low}..{high}"
 
 
-def braille(curve: WatchPlot, end: float, width: int, height: int) -> list[str]:
+def failure_marks(story: RunRecord, begin: float, end: float, width: int) -> str:
+    """Return a cross at each moment at which a try failed, on the axis of the curves."""
+    cells = [" "] * width
+    for attempt in story.attempts:
+        if attempt.ended and attempt.ended >= begin and _end_of(attempt, story)[1] == RED:
+            cells[round((width - 1) * (attempt.ended - begin) / max(end - begin, 1.0))] = FAILED
+    return "".join(cells).rstrip()
+
+
+def braille(curve: WatchPlot, begin: float, end: float, width: int, height: int) -> list[str]:
     """Draw a curve in Braille dots, two to a column and four to a row."""
     cells = [[0] * width for _ in range(height)]
     right, bottom = 2 * width - 1, 4 * height - 1
-    seconds, span = max(end - curve.begin, 1.0), curve.high - curve.low
+    seconds, span = max(end - begin, 1.0), curve.high - curve.low
     for line in curve.lines:
         spots = [
             (
-                round(right * min(1.0, max(0.0, (at - curve.begin) / seconds))),
+                round(right * min(1.0, max(0.0, (at - begin) / seconds))),
                 round(bottom * min(1.0, max(0.0, (curve.high - value) / span))),
             )
             for at, value in line

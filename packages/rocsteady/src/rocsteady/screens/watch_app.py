@@ -24,7 +24,7 @@ from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.events import Key
-from textual.screen import ModalScreen, Screen
+from textual.screen import ModalScreen
 from textual.widgets import Footer, OptionList, ProgressBar, Static
 
 from rocsteady.errors import RocsteadyError
@@ -44,6 +44,7 @@ from rocsteady.screens.watch import (
     curves,
     details,
     facts,
+    failure_marks,
     folded_stacks,
     headline,
     is_paused,
@@ -194,18 +195,20 @@ class RunView(Vertical):
         width = columns - LABEL - 1
         if not found or rows < LOW or width < LABEL:
             return Text()
+        begin = min(curve.begin for curve in found)
         end = view.line.run.ended or view.now
         lines = []
         for curve in found:
             labels = (clean(curve.label), f" {curve.last}", f" {curve.span}")
-            for number, drawn in enumerate(braille(curve, end, width, height)):
+            for number, drawn in enumerate(braille(curve, begin, end, width, height)):
                 label = labels[number] if number < len(labels) else ""
                 if height == 1:
                     label = f"{clean(curve.label).removesuffix(' time')} {curve.last}"
                 style = "dim" if number > 1 else ""
                 lines.append(Text.assemble((f"{label[:LABEL]:<{LABEL}} ", style), (drawn, "cyan")))
+        if marks := failure_marks(view.story, begin, end, width):
+            lines.append(Text.assemble((f"{'failed':<{LABEL}} ", "dim"), (marks, "red")))
         if rows >= TALL:
-            begin = min(curve.begin for curve in found)
             since = f"{duration(end - begin)} ago"
             until = "now" if view.line.run.ended is None else "end"
             axis = f"{'':<{LABEL}} {since}{until:>{width - len(since)}}"
@@ -289,8 +292,9 @@ def _labelled(label: str, rows: Iterable[Text]) -> Iterator[Text]:
         label = ""
 
 
-class TextScreen(Screen[None]):
+class TextScreen(ModalScreen[None]):
     CSS = """
+    TextScreen { background: $background; }
     TextScreen #title { text-style: bold; }
     TextScreen VerticalScroll > Static { width: auto; }
     """
@@ -331,22 +335,39 @@ class TextScreen(Screen[None]):
         getattr(self.query_one(VerticalScroll), f"scroll_{how}")(animate=False)
 
 
-class ChoiceScreen(Screen[str | None]):
-    """Runs, one a line; the result is the chosen one's name, or None to leave."""
+class ChoiceScreen(ModalScreen[str | None]):
+    """Runs, one a line, as they go on; the result is the chosen one's name, or None to go back."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("q", "quit", "quit")]
+    CSS = "ChoiceScreen { background: $background; }"
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("q,escape", "back", "back")]
 
-    def __init__(self, lines: Sequence[RunLine]) -> None:
+    def __init__(self, read: Callable[[], Sequence[RunLine]]) -> None:
         super().__init__()
-        self._lines = lines
+        self._read = read
+        self._lines = sorted(read(), key=lambda line: not line.alive)
+        self._options = OptionList(*self._texts(), markup=False)
 
     def compose(self) -> ComposeResult:
         yield Static("Choose a run: a number, or up, down and enter", markup=False)
-        yield OptionList(
-            *(Text(_choice(number, line)) for number, line in enumerate(self._lines, start=1)),
-            markup=False,
-        )
+        yield self._options
         yield Footer(show_command_palette=False)
+
+    def on_mount(self) -> None:
+        self.set_interval(READ_EVERY, self._renew)
+
+    def _texts(self) -> list[Text]:
+        return [Text(_choice(number, line)) for number, line in enumerate(self._lines, start=1)]
+
+    def _renew(self) -> None:
+        """Show the runs as they are now, each where it was; new ones come last."""
+        now = {line.run.name: line for line in self._read()}
+        self._lines = [now.pop(line.run.name, line) for line in self._lines]
+        self._lines.extend(now.values())
+        for index, text in enumerate(self._texts()):
+            if index < self._options.option_count:
+                self._options.replace_option_prompt_at_index(index, text)
+            else:
+                self._options.add_option(text)
 
     def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
         self._choose(self._lines[event.option_index].run.name)
@@ -355,7 +376,7 @@ class ChoiceScreen(Screen[str | None]):
         if event.key.isdecimal() and 0 < int(event.key) <= len(self._lines):
             self._choose(self._lines[int(event.key) - 1].run.name)
 
-    def action_quit(self) -> None:
+    def action_back(self) -> None:
         self._choose(None)
 
     def _choose(self, name: str | None) -> None:
@@ -497,18 +518,15 @@ class WatchApp(App[int]):
             self.push_screen(TextScreen(f"Report of {self._watcher.name}", text))
 
     def action_runs(self) -> None:
-        lines = sorted(self._watcher.lines, key=lambda line: not line.alive)
-        self.push_screen(ChoiceScreen(lines), self._choose)
+        self.push_screen(ChoiceScreen(lambda: self._watcher.lines), self._choose)
 
     def action_keys(self) -> None:
         self.push_screen(TextScreen("Keys", HELP))
 
     def _choose(self, name: str | None) -> None:
-        if name is None:
-            self.action_leave()
-            return
-        self._watcher = RunWatcher(self._journal, name, os.environ)
-        self._follow()
+        if name is not None:
+            self._watcher = RunWatcher(self._journal, name, os.environ)
+            self._follow()
 
     def _confirm(self, text: str, act: Callable[[Run], None], doing: str) -> None:
         def answered(yes: bool | None) -> None:  # noqa: FBT001 - as textual calls it
