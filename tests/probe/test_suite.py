@@ -18,7 +18,6 @@ from rocsteady.probe.guard import Guard
 from rocsteady.probe.runner import ProbeRunner
 from rocsteady.probe.suite import (
     MAX_EVIDENCE,
-    KnownBefore,
     Planned,
     Suite,
     fewer_than_one_in,
@@ -26,7 +25,6 @@ from rocsteady.probe.suite import (
     newest,
     plan,
     unknown_names,
-    without_risks,
 )
 from rocsteady.store.identity import Identity
 from rocsteady.store.journal import Journal
@@ -34,6 +32,7 @@ from rocsteady.store.location import Place, find_place
 from rocsteady.store.machine_history import Memory
 
 if TYPE_CHECKING:
+    from rocsteady.doctor.machine.machine import Machine
     from tests.conftest import Recorded
 
 SOFTWARE = "GPU gfx1100; torch 2.5.1"
@@ -52,7 +51,7 @@ def probe(name: str, variant: str = "", **more: object) -> Probe:
 
 PROBES = (
     probe("import", tries=(1, 1, 1)),
-    probe("attention-backward", "flash", risky=True, gpus=1),
+    probe("attention-backward", "flash", gpus=1),
     probe("attention-backward", "math"),
     probe("soft", level=2),
     probe("ranks", "nccl", gpus=2),
@@ -68,8 +67,8 @@ def seen(title: str, outcome: ProbeOutcome = ProbeOutcome.OK, at: float = 1.0) -
 
 
 @pytest.fixture
-def one_card(recorded: Recorded) -> KnownBefore:
-    return KnownBefore(machine=recorded.machine("rx7900xtx"), screens=())
+def one_card(recorded: Recorded) -> Machine:
+    return recorded.machine("rx7900xtx")
 
 
 @pytest.fixture
@@ -110,7 +109,7 @@ def titles(planned: tuple[Planned, ...]) -> list[str]:
     return [each.probe.title for each in planned if not each.why_not]
 
 
-def test_a_level_runs_what_belongs_to_it_and_says_what_it_cannot(one_card: KnownBefore) -> None:
+def test_a_level_runs_what_belongs_to_it_and_says_what_it_cannot(one_card: Machine) -> None:
     planned = plan(PROBES, "1", (), one_card)
 
     assert titles(planned) == ["import", "attention-backward flash", "attention-backward math"]
@@ -120,7 +119,7 @@ def test_a_level_runs_what_belongs_to_it_and_says_what_it_cannot(one_card: Known
     assert [(each.tries, each.seconds) for each in planned[1:2]] == [(20, 1.0)]
 
 
-def test_deeper_levels_run_more_and_longer(one_card: KnownBefore) -> None:
+def test_deeper_levels_run_more_and_longer(one_card: Machine) -> None:
     two, three = plan(PROBES, "2", (), one_card), plan(PROBES, "3", (), one_card)
 
     assert "soft" in titles(two)
@@ -128,7 +127,7 @@ def test_deeper_levels_run_more_and_longer(one_card: KnownBefore) -> None:
     assert [each.tries for each in three if each.probe.name == "soft"] == [2000]
 
 
-def test_what_is_named_is_run_whatever_its_level(one_card: KnownBefore) -> None:
+def test_what_is_named_is_run_whatever_its_level(one_card: Machine) -> None:
     assert titles(plan(PROBES, "1", ("soft",), one_card)) == ["soft"]
     one = plan(PROBES, "1", ("attention-backward:math",), one_card)
     assert titles(one) == ["attention-backward math"]
@@ -136,50 +135,29 @@ def test_what_is_named_is_run_whatever_its_level(one_card: KnownBefore) -> None:
 
 
 def test_without_a_gpu_what_needs_one_is_not_run(recorded: Recorded) -> None:
-    standing = KnownBefore(machine=recorded.machine("no-amd-gpu"), screens=())
-
-    planned = plan(PROBES, "1", (), standing)
+    planned = plan(PROBES, "1", (), recorded.machine("no-amd-gpu"))
 
     assert titles(planned) == ["import", "attention-backward math"]
 
 
-@pytest.mark.parametrize(
-    ("change", "risk"),
-    [
-        ({}, ""),
-        ({"screens": ("card0-DP-1",)}, "it may reset the GPU that drives a display (card0-DP-1)"),
-        ({"screens": None}, "it may reset the GPU, which may drive a display"),
-        ({"took_down": True}, "it may reset the GPU, and this machine crashed before"),
-    ],
-)
-def test_what_may_reset_a_gpu_asks_where_that_would_hurt(
-    one_card: KnownBefore, change: dict[str, object], risk: str
-) -> None:
-    planned = plan(PROBES, "1", (), replace(one_card, **change))
-
-    assert [each.risk for each in planned if each.risk] == ([risk] if risk else [])
-    left = without_risks(planned)
-    assert ("attention-backward flash" in titles(left)) is not bool(risk)
-    assert not any(each.risk for each in left)
-
-
-def test_what_took_the_machine_down_is_not_tried_again_unasked(one_card: KnownBefore) -> None:
+def test_what_took_the_machine_down_is_not_tried_again_unasked(one_card: Machine) -> None:
     down = seen("attention-backward math", ProbeOutcome.WENT_DOWN, at=2.0)
-    standing = replace(one_card, observations=(seen("attention-backward math"), down))
-    since = replace(standing, observations=(down, seen("attention-backward math", at=3.0)))
+    name = ("attention-backward:math",)
+    before = (seen("attention-backward math"), down)
+    since = (down, seen("attention-backward math", at=3.0))
 
-    (held,) = plan(PROBES, "1", ("attention-backward:math",), standing)
+    (held,) = plan(PROBES, "1", name, one_card, observations=before)
 
     assert held.why_not == "the machine crashed during it; use --again to try it anyway"
-    assert titles(plan(PROBES, "1", ("attention-backward:math",), standing, again=True))
-    assert titles(plan(PROBES, "1", ("attention-backward:math",), since))
+    assert titles(plan(PROBES, "1", name, one_card, observations=before, again=True))
+    assert titles(plan(PROBES, "1", name, one_card, observations=since))
 
 
-def test_how_long_it_takes_is_known_from_last_time(one_card: KnownBefore) -> None:
-    standing = replace(one_card, observations=(seen("attention-backward math"),))
+def test_how_long_it_takes_is_known_from_last_time(one_card: Machine) -> None:
+    last, name = (seen("attention-backward math"),), ("attention-backward:math",)
 
-    (first,) = plan(PROBES, "1", ("attention-backward:math",), one_card)
-    (second,) = plan(PROBES, "1", ("attention-backward:math",), standing)
+    (first,) = plan(PROBES, "1", name, one_card)
+    (second,) = plan(PROBES, "1", name, one_card, observations=last)
 
     assert (first.about, second.about) == pytest.approx((2.9, 2.3))
 
@@ -203,7 +181,6 @@ def test_a_probe_that_was_under_way_at_another_boot_took_the_machine_down(
         "flash",
         ProbeOutcome.WENT_DOWN,
     )
-    assert memory.has_crashed("m")
     guard.recover(told_of.append)
     assert ["the machine went down during attention-backward flash" in it for it in told_of] == [
         True

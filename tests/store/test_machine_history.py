@@ -41,19 +41,6 @@ def test_what_a_script_usually_does_is_remembered_for_this_machine(place: Place)
     again.close()
 
 
-@pytest.mark.parametrize("what", ["script", "probe", "nothing"])
-def test_what_took_the_machine_down_is_remembered(place: Place, what: str) -> None:
-    memory = Memory(place)
-    if what == "script":
-        memory.killed(Deadly(machine="m", script="s", strategy=Strategy(), command="c", at=1.0))
-    outcome = ProbeOutcome.WENT_DOWN if what == "probe" else ProbeOutcome.HANG
-    memory.observed("m", Observation(probe="p", outcome=outcome, tries=0, seconds=0.0, at=1.0))
-    memory.close()
-
-    assert memory.has_crashed("m") is (what != "nothing")
-    assert not memory.has_crashed("n")
-
-
 def test_what_helped_and_what_was_deadly_is_remembered_for_script_and_machine(place: Place) -> None:
     deadly = Deadly(machine="m", script="s", strategy=Strategy(workers=0), command="python", at=1.0)
     as_it_is = Deadly(machine="m", script="s", strategy=Strategy(), command="python", at=2.0)

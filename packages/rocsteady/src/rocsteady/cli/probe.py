@@ -26,14 +26,12 @@ from rocsteady.probe.guard import Guard
 from rocsteady.probe.runner import ProbeRunner
 from rocsteady.probe.suite import (
     LEVEL_NAMES,
-    KnownBefore,
     Planned,
     Suite,
     line_of,
     newest,
     plan,
     unknown_names,
-    without_risks,
 )
 from rocsteady.probe.values import ProbeLine
 from rocsteady.run.attempt.injection import OWNER, claim, read_owner
@@ -181,13 +179,8 @@ def command(  # noqa: PLR0913 - one argument an option
         if machine.python and machine.python.chosen == OF_FOLDER:
             _ask_about(interpreter, yes=yes)
         guard.recover(tell)
-        before = KnownBefore(
-            machine=machine,
-            screens=machine.gpus.screens,
-            took_down=guard.memory.has_crashed(guard.journal.here.machine),
-            observations=guard.observations(),
-        )
-        planned = _asked(plan(PROBES, level, names, before, again=again), yes=yes)
+        seen = guard.observations()
+        planned = plan(PROBES, level, names, machine, observations=seen, again=again)
         runner = ProbeRunner(interpreter, folder=folder, guard=guard, environment=os.environ)
         suite = Suite(runner, place.folder / "evidence")
         session = ProbeSession(suite, planned, level=level, software=software, as_json=as_json)
@@ -226,19 +219,6 @@ def _show_details(names: Sequence[str], software: str, *, as_json: bool) -> None
         return
     lines.sort(key=lambda line: not line.observation.bad)
     show(render_stories(lines, software, page=page_here()))
-
-
-def _asked(planned: tuple[Planned, ...], *, yes: bool) -> tuple[Planned, ...]:
-    """Ask about what may reset a GPU, where that would hurt."""
-    risks = [each for each in planned if each.risk]
-    if not risks or yes:
-        return planned
-    tell("rocsteady: these probes have reset the GPU on some machines:")
-    for each in risks:
-        tell(f"  {each.probe.title}: {each.risk}")
-    if sys.stdin.isatty() and click.confirm("Run them anyway?", err=True):
-        return planned
-    return without_risks(planned)
 
 
 def _interpreter(root: Root, machine: Machine) -> str:
@@ -301,16 +281,12 @@ class ProbeSession:
         self.interrupted = False
 
     def announce(self) -> None:
-        live = [each.probe for each in self._planned if not each.why_not]
-        risky = [probe.title for probe in live if probe.risky]
-        known = (
-            f"These have reset the GPU on some machines: {', '.join(risky)}."
-            if risky
-            else "None of them is known to reset a GPU."
-        )
+        live = plural(sum(not each.why_not for each in self._planned), "probe")
         about = f"about {rough_duration(self._total)}"
         page = page_here()
-        page.paragraph(f"Level {self._level}: {plural(len(live), 'probe')}, {about}. {known}")
+        page.paragraph(
+            f"Level {self._level}: {live}, {about}. None of them is known to reset a GPU."
+        )
         if self._as_json:
             tell(str(page).rstrip())
         else:

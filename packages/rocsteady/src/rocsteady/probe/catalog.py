@@ -24,7 +24,6 @@ class Probe(Value, frozen=True, kw_only=True):
     seconds: tuple[float, float, float]  # at most, at those levels
     what: str = "tries"  # what a try is: "backward passes", "batches"
     gpus: int = 0  # at least
-    risky: bool = False  # on some machines it has reset a GPU, or taken the machine down
     patience: float = 10.0  # seconds without a try being done, after which it hangs
     first: float = 90.0  # the same for the first try: torch is imported, kernels are compiled
 

@@ -1,7 +1,6 @@
 """Which probes are run, and which not and why; and what is kept of what came of them.
 
-A probe that crashed the machine is not tried again unasked. One that is known to have reset a GPU
-somewhere asks first where that would take a screen away, or where this machine went down before.
+A probe that crashed the machine is not tried again unasked.
 """
 
 from __future__ import annotations
@@ -35,26 +34,19 @@ class Planned(Value, frozen=True, kw_only=True):
     seconds: float  # at most
     about: float  # seconds that it takes
     why_not: str = ""  # why it is not run
-    risk: str = ""  # why somebody should be asked first
-
-
-class KnownBefore(Value, frozen=True, kw_only=True):
-    machine: Machine
-    screens: tuple[str, ...] | None  # connectors with a screen on a GPU; None: cannot be told
-    took_down: bool = False  # something of ours took this machine down before
-    observations: tuple[Observation, ...] = ()  # of this machine, oldest first
 
 
 def unknown_names(probes: Sequence[Probe], names: Iterable[str]) -> tuple[str, ...]:
     return tuple(name for name in names if not any(_is_meant(probe, name) for probe in probes))
 
 
-def plan(
+def plan(  # noqa: PLR0913 - what it depends on, each by name
     probes: Sequence[Probe],
     level: str,
     names: Sequence[str],
-    standing: KnownBefore,
+    machine: Machine,
     *,
+    observations: tuple[Observation, ...] = (),  # of this machine
     again: bool = False,
 ) -> tuple[Planned, ...]:
     """Choose: all of a level, or those that are named whatever their level."""
@@ -64,16 +56,7 @@ def plan(
         for probe in probes
         if (any(_is_meant(probe, name) for name in names) if names else probe.level <= depth + 1)
     ]
-    return tuple(_planned(probe, depth, standing, again=again) for probe in chosen)
-
-
-def without_risks(planned: Iterable[Planned]) -> tuple[Planned, ...]:
-    return tuple(
-        msgspec.structs.replace(each, why_not=f"{each.risk}; use --yes to run it", risk="")
-        if each.risk and not each.why_not
-        else each
-        for each in planned
-    )
+    return tuple(_planned(probe, depth, machine, observations, again=again) for probe in chosen)
 
 
 def newest(observations: Iterable[Observation]) -> dict[str, Observation]:
@@ -167,13 +150,20 @@ def _is_meant(probe: Probe, name: str) -> bool:
     return name in (probe.name, probe.title, f"{probe.name}:{probe.variant}")
 
 
-def _planned(probe: Probe, depth: int, standing: KnownBefore, *, again: bool) -> Planned:
-    last = newest(standing.observations).get(probe.title)
+def _planned(
+    probe: Probe,
+    depth: int,
+    machine: Machine,
+    observations: tuple[Observation, ...],
+    *,
+    again: bool,
+) -> Planned:
+    last = newest(observations).get(probe.title)
     tries, seconds = probe.tries[depth], probe.seconds[depth]
     alike = last is not None and last.outcome is ProbeOutcome.OK and last.tries == tries
     about = last.seconds if last and alike else seconds
-    why_not = _lacking(probe, standing.machine)
-    if has_gone_down(probe.name, probe.variant, standing.observations) and not again:
+    why_not = _lacking(probe, machine)
+    if has_gone_down(probe.name, probe.variant, observations) and not again:
         why_not = why_not or "the machine crashed during it; use --again to try it anyway"
     return Planned(
         probe=probe,
@@ -181,7 +171,6 @@ def _planned(probe: Probe, depth: int, standing: KnownBefore, *, again: bool) ->
         seconds=seconds,
         about=about + FRESH_START,
         why_not=why_not,
-        risk="" if why_not else _risk(probe, standing),
     )
 
 
@@ -194,15 +183,3 @@ def _lacking(probe: Probe, machine: Machine) -> str:
     if unseen or there >= probe.gpus:
         return ""
     return plural(there, "GPU") if there else "no GPU that torch can use"
-
-
-def _risk(probe: Probe, standing: KnownBefore) -> str:
-    if not (probe.risky and (trainable(standing.machine) or standing.machine.system.wsl)):
-        return ""
-    if standing.took_down:
-        return "it may reset the GPU, and this machine crashed before"
-    if standing.screens is None:
-        return "it may reset the GPU, which may drive a display"
-    if standing.screens:
-        return f"it may reset the GPU that drives a display ({standing.screens[0]})"
-    return ""

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from rocsteady.errors import JournalError
-from rocsteady.model import Observation, ProbeOutcome, Value
+from rocsteady.model import Observation, Value
 from rocsteady.store import database
 from rocsteady.store.database import put, select
 from rocsteady.store.location import DATABASE, Place, memory_file
@@ -66,13 +66,6 @@ class Memory:
         """Return the ways to run a script that took a machine down, oldest first."""
         where = "WHERE machine = ? AND script = ? ORDER BY at"
         return self._select(Deadly, where, machine, script)
-
-    def has_crashed(self, machine: str) -> bool:
-        """Return whether a script or a probe took a machine down."""
-        scripts = self._select(Deadly, "WHERE machine = ? LIMIT 1", machine)
-        return bool(scripts) or any(
-            each.outcome is ProbeOutcome.WENT_DOWN for each in self.observations(machine)
-        )
 
     def helped(self, helped: Helped) -> None:
         self._put(helped)
