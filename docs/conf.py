@@ -96,11 +96,24 @@ def confirmed(rule: Rule) -> str:
     return f"Confirmed on {plain(', '.join(rule.confirmed_on))}."
 
 
+LOOKED_AT = ("HIP", "ROCr", "MIOpen", "RCCL", "rocBLAS", "hipBLASLt", "hipcc")
+
+
+def found_in(variable: Variable) -> str:
+    """Name the libraries in which a variable was found, for somebody who doubts our list."""
+    places = load_seen().names.get(variable.name)
+    if places:
+        return "; ".join(f"{library} {' and '.join(its)}" for library, its in places.items())
+    if any(reader in variable.read_by for reader in LOOKED_AT):
+        return "not found in any library looked at"
+    return "in a part that could not be looked at"
+
+
 def variables_page(variables: Iterable[Variable]) -> Iterator[str]:
     """List every variable that the doctor knows, and who reads it."""
     rows = [
         f"| `{each.name}` | {plain(each.read_by) or 'nothing'} | {plain(each.meaning)} |"
-        f" {plain(load_seen().where(each.name, each.read_by))} |"
+        f" {plain(found_in(each))} |"
         for each in sorted(variables, key=lambda each: each.name)
     ]
     yield "# Variables"

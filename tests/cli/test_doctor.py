@@ -215,13 +215,13 @@ def test_the_knowledge_has_a_version_tables_and_an_upgrade_command(cli: Rocstead
     assert screen.code == 0
 
 
-def test_shows_the_facts_and_judges_nothing(cli: Rocsteady) -> None:
+def test_prints_a_block_for_an_issue(cli: Rocsteady) -> None:
     told = cli("machine", "--root", cli.machine("rx5700xt-override"))
 
     assert told.code == 0
     assert "gfx1010" in told.out
     assert "HSA_OVERRIDE_GFX_VERSION" in told.out
-    assert "BLOCK" not in told.out
+    assert told.out.startswith("```text\n")
 
 
 def test_json_has_what_the_screen_has(cli: Rocsteady) -> None:

@@ -23,7 +23,7 @@ SURFACE = {
     "doctor": {
         "--json", "--python", "--root", "--list", "--knowledge", "--strict", "-v", "--verbose",
     },
-    "machine": {"--json", "--paste", "--python", "--record", "--root"},
+    "machine": {"--json", "--python", "--record", "--root"},
     "env": {"--json", "--python", "--root", "file"},
     "wheels": {"--all", "--gpu", "--json", "--list", "--os", "--python", "--root"},
     "probe": {

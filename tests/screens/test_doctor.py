@@ -12,11 +12,9 @@ from rocsteady.doctor.diagnosis import diagnose
 from rocsteady.doctor.knowledge.reader import Knowledge
 from rocsteady.doctor.knowledge.values import Severity
 from rocsteady.doctor.machine.system import SetVariable
-from rocsteady.doctor.machine.view import Unread
 from rocsteady.doctor.values import steps_in_order
 from rocsteady.screens.doctor import (
     render_diagnosis,
-    render_machine,
     render_paste,
     render_rule,
     render_rule_list,
@@ -132,56 +130,6 @@ def test_no_variable_is_called_harmless_beside_a_finding_about_one(
     page = render_diagnosis(recorded.diagnosis(name), page=Page(100, colour=False))
 
     assert "[!] Settings  risk: " in page
-
-
-@WIDTHS
-def test_the_facts_of_a_machine_fit(recorded: Recorded, every_machine: str, width: int) -> None:
-    machine = recorded.machine(every_machine)
-    plain, coloured = (
-        render_machine(machine, page=Page(width, colour=colour)) for colour in (False, True)
-    )
-
-    check_page(plain, coloured, width, set())
-    assert f"{machine.facts_read} facts" in plain
-
-
-@pytest.mark.parametrize(
-    ("machine_name", "words"),
-    [
-        ("withheld", "withheld_nodes 3"),
-        ("driver-not-loaded", "not_offered 0.pci_address 0000:03:00.0"),
-        ("rx7900xtx-old-card", "not_offered 0.driver amdgpu"),
-        ("kfd-denied", "kfd.mode 0660 kfd.group 992 kfd.usable no"),
-        ("cpu-wheel", "gpus 0.asleep yes"),
-        ("mi300x-cpx", "gpus 1.pci_address 0000:05:00.1 gpus 1.device 0x74a1"),
-        ("strix-halo", "gpus 0.gtt_bytes 112 GiB"),
-        ("wsl2-bridge", "librocdxg /opt/rocm/lib/librocdxg.so"),
-        ("container-no-kfd", "memory_limit 16 GiB"),
-        ("mixed-libraries", "0.folder /opt/rocm/lib 0.libraries libamdhip64.so, libamdhip64.so.6"),
-        ("rx9070xt-windows", "version 32.0.21025.1024 kind Windows"),
-        ("mi300x-8", "as_root yes"),
-    ],
-)
-def test_the_facts_have_what_is_special(recorded: Recorded, machine_name: str, words: str) -> None:
-    machine = recorded.machine(machine_name)
-    page = render_machine(machine, page=Page(100, colour=False))
-
-    assert words in " ".join(page.split())
-
-
-def test_the_facts_name_what_is_not_known(recorded: Recorded) -> None:
-    odd = msgspec.structs.replace(
-        recorded.machine("rx7900xtx"),
-        variables=(SetVariable(name="AMD_LICENCE_KEY", value=None),),
-        unread=(Unread(path="/proc/cmdline", why="Permission denied"),),
-        python=None,
-        torch=None,
-    )
-
-    page = render_machine(odd, page=Page(100, colour=False))
-
-    assert "  AMD_LICENCE_KEY     (not known, or not kept)\n" in page
-    assert "  /proc/cmdline       Permission denied\n" in page
 
 
 def test_the_list_has_every_rule_once_under_its_severity(knowledge: Knowledge) -> None:

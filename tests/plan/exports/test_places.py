@@ -35,7 +35,7 @@ HARD: dict[str, object] = {
 }
 KINDS: dict[str, dict[str, object]] = {
     "plain": {"unset": (), "variables": {}, "requirements": "", "checkpoints": ()},
-    "usual": {"setup": (30.0, 60.0), "deadline": "Sun 30 Nov 18:00", "notes": ("Mind the gap.",)},
+    "usual": {"setup": (30.0, 60.0), "deadline": "Sun 30 Nov 18:00"},
     "hard": HARD,
 }
 HOSTS: dict[str, object] = {"command": ("torchrun", "--nnodes", "2", "a b.py", "$(x)", "it's")}

@@ -18,7 +18,8 @@ from rocsteady.exit_codes import INTERRUPTED
 from rocsteady.model import Strategy
 from rocsteady.plan import saved_plan
 from rocsteady.plan.job_file_text import Draft, going_on, how_much, job_text, seen
-from rocsteady.plan.trials import Bounds, TrialResult, Trials, changes_in_words
+from rocsteady.plan.trials import Bounds, TrialResult, Trials
+from rocsteady.probe.folders import changes_in_words
 from rocsteady.run.checkpoints.resume_detection import ResumeSign, detect_resume
 from rocsteady.run.checkpoints.script_facts import read_facts, script_in, scripts_here
 from rocsteady.run.job import FILE

@@ -1,4 +1,4 @@
-"""``rocsteady machine``: the facts of this machine, to read, to send, or to paste in an issue."""
+"""``rocsteady machine``: the facts of this machine, to send, or to paste in an issue."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from rocsteady.doctor.machine.recording import record
 from rocsteady.doctor.machine.view import View
 from rocsteady.errors import ExaminationError
 from rocsteady.printable import printable_json
-from rocsteady.screens.doctor import render_machine, render_paste
-from rocsteady.screens.screen import present, show, tell, without_secrets
+from rocsteady.screens.doctor import render_paste
+from rocsteady.screens.screen import show, show_json, tell, without_secrets
 from rocsteady.store.identity import machine_fingerprint
 from rocsteady.store.machine_history import memory_to_read
 from rocsteady.store.redaction import redactor_here
@@ -34,33 +34,30 @@ from rocsteady.system.atomic_file import write_whole
     type=click.Path(dir_okay=False, path_type=Path),
     help="Write the facts to FILE for sharing, with names and serial numbers removed, and exit.",
 )
-@click.option(
-    "--paste", is_flag=True, help="Print a block for an issue: what the doctor sees, without names."
-)
 @python_option
 @root_option
 def command(
-    *, as_json: bool, recording: Path | None, paste: bool, python: str | None, root: Path | None
+    *, as_json: bool, recording: Path | None, python: str | None, root: Path | None
 ) -> None:
-    """Show every fact about this machine, record it for sharing, or print it for an issue.
+    """Print this machine as a block for an issue: all that the doctor sees, without names.
 
-    Only reads files: imports no torch and runs no vendor tool.
+    With --json every fact, as it is. Only reads files: imports no torch and runs no vendor tool.
 
     Exit code: 0, 2 incorrect usage, 3 could not examine the machine.
     """
-    if as_json and (paste or recording):
-        raise click.UsageError("--json cannot be combined with --record or --paste")
+    if as_json and recording:
+        raise click.UsageError("--json cannot be combined with --record")
     knowledge = doctors_knowledge()
     machine, view = examine(open_root(root, python), knowledge.variables)
     if recording is not None:
         _record(recording, view, knowledge)
-    elif paste:
+    elif as_json:
+        show_json(machine)
+    else:
         seen = memory_to_read().observations(machine_fingerprint()) if root is None else ()
         diagnosis = diagnose(machine, knowledge, observations=seen)
         block = render_paste(without_secrets(diagnosis))
         show(redactor_here(view.environment or {}).text(block))
-    else:
-        present(machine, render_machine, as_json=as_json)
 
 
 def _record(path: Path, view: View, knowledge: Knowledge) -> None:

@@ -36,12 +36,12 @@ from rocsteady.plan.trials import (
     PlanTrials,
     TrialProgress,
     Trials,
-    changes_in_words,
     keep_trials,
     kept_trials,
     look_back,
 )
 from rocsteady.plan.values import Basis, Plan
+from rocsteady.probe.folders import changes_in_words
 from rocsteady.report.pages import render_template
 from rocsteady.run.job.stages import commands_of
 from rocsteady.run.job.values import Job

@@ -46,7 +46,6 @@ from rocsteady.plan.trials import (
     TrialKind,
     TrialResult,
     Trials,
-    changes_in_words,
     failed,
     is_of_loaders,
     last_of_each_strategy,
@@ -58,6 +57,7 @@ from rocsteady.plan.trials import (
     with_pace_over_restarts,
 )
 from rocsteady.plan.values import Basis, Limit, Option, Plan
+from rocsteady.probe.folders import changes_in_words
 from rocsteady.run.job.stages import with_variant
 from rocsteady.run.job.values import Job, Variant
 from rocsteady.store.journal import Journal

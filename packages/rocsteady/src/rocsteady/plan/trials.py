@@ -417,7 +417,6 @@ def rests_on(result: TrialResult, seen: FailureHistory) -> tuple[str, ...]:
     return (measured,)
 
 
-SHOWN = 5  # paths that changed
 KEPT = "trials.json"  # beside the last plan
 SHORT = 0.6  # of the seconds of a trial, for those that only compare
 STARTING = 130.0  # seconds for a script to start; a hang before its first step is seen after 100
@@ -486,16 +485,6 @@ class Trials(Sandbox):
             if result.failure:
                 run.refuse_blame("\n".join(result.watched.printed.tail))
         return results
-
-
-def changes_in_words(changes: tuple[str, ...] | None) -> str:
-    if changes is None:
-        return "this folder has too many files to check whether any was changed"
-    if not changes:
-        return "nothing in this folder was changed"
-    more = len(changes) - SHOWN
-    named = ", ".join(changes[:SHOWN]) + (f" and {more} more" if more > 0 else "")
-    return f"files in this folder were changed: {named}"
 
 
 def look_back(folder: Path, memory: Memory) -> None:

@@ -26,6 +26,7 @@ from rocsteady.probe.experiment import (
     Try,
 )
 from rocsteady.probe.recorded_operations import ComparedNumbers, Operation
+from rocsteady.probe.values import VERBS
 from rocsteady.run.recovery.machine import RunMachine
 from rocsteady.system.bounded_call import AnswerKind, ask
 
@@ -35,14 +36,6 @@ ENOUGH = 2  # tries that fail under a cure of what always fails
 LINES, SCRIPT_BYTES = 40, 64 * 1024  # of a reproduction, at most
 WRITTEN_WITHIN = timedelta(seconds=180)
 NUMBERS = {"first": 2, "every": 50}  # steps in which each operation is compared
-VERBS = {
-    ProbeOutcome.HANG: "hangs",
-    ProbeOutcome.UNKILLABLE: "hangs and cannot be killed",
-    ProbeOutcome.CRASH: "crashes",
-    ProbeOutcome.EXCEPTION: "raises an error",
-    ProbeOutcome.NO_MEMORY: "runs out of memory",
-    ProbeOutcome.WRONG: "computes wrong numbers",
-}
 # The kinds of failure whose workarounds are tried, by what came of it and by the operator.
 KINDS = {
     ProbeOutcome.HANG: ("hang-in-sync", "hang-in-backward"),

@@ -24,6 +24,7 @@ if sys.platform != "win32":
 
 MAX_ENTRIES = 200_000  # looked at; more is not looked over in reasonable time
 CACHES = {"__pycache__", ".mypy_cache", ".pytest_cache", ".ruff_cache", "node_modules"}
+CHANGES_NAMED = 5  # paths
 PASSED_OVER = {*CACHES, ".rocsteady"}  # a run may be going on there meanwhile
 # Names in a folder that is an environment; an empty pyvenv.cfg among other files makes none.
 OF_ENVIRONMENT = ({"conda-meta"}, {"pyvenv.cfg", "bin"}, {"pyvenv.cfg", "Scripts"})
@@ -108,6 +109,16 @@ def differences(before: FolderTree, after: FolderTree) -> tuple[str, ...] | None
     old = before.entries | before.in_environments
     new = after.entries | after.in_environments
     return tuple(sorted(path for path in old.keys() | new.keys() if old.get(path) != new.get(path)))
+
+
+def changes_in_words(changes: tuple[str, ...] | None) -> str:
+    if changes is None:
+        return "this folder has too many files to check whether any was changed"
+    if not changes:
+        return "nothing in this folder was changed"
+    more = len(changes) - CHANGES_NAMED
+    named = ", ".join(changes[:CHANGES_NAMED]) + (f" and {more} more" if more > 0 else "")
+    return f"files in this folder were changed: {named}"
 
 
 def _entry(found: os.DirEntry[str], *, is_folder: bool) -> FolderEntry:

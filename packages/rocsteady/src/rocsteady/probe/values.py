@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
-from rocsteady.model import Observation, Value
+from rocsteady.model import Observation, ProbeOutcome, Value
 
 DRILL_VERSION = 1  # of the JSON that a DrillResult is written as
+VERBS = {
+    ProbeOutcome.WRONG: "computes wrong numbers",
+    ProbeOutcome.EXCEPTION: "raises an error",
+    ProbeOutcome.HANG: "hangs",
+    ProbeOutcome.CRASH: "crashes",
+    ProbeOutcome.NO_MEMORY: "runs out of memory",
+    ProbeOutcome.UNKILLABLE: "hangs and cannot be killed",
+    ProbeOutcome.WENT_DOWN: "crashed the machine",
+}
 
 
 class ProbeLine(Value, frozen=True, kw_only=True):

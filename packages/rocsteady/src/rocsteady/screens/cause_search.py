@@ -6,13 +6,14 @@ from collections.abc import Iterator
 
 from rocsteady.colours import BOLD, GREEN, RED
 from rocsteady.model import ProbeOutcome
-from rocsteady.probe.cause_search import VERBS, Cause, Cure
+from rocsteady.probe.cause_search import Cause, Cure
 from rocsteady.probe.experiment import Experiment
+from rocsteady.probe.folders import changes_in_words
 from rocsteady.probe.recorded_operations import ComparedNumbers, Operation
-from rocsteady.screens.probe import changed_in_words
+from rocsteady.probe.values import VERBS
 from rocsteady.screens.screen import Page
 from rocsteady.store.redaction import shown_command
-from rocsteady.wording import duration, plural
+from rocsteady.wording import capitalized, duration, plural
 
 COLUMN = 12
 TENSORS, UNCOMPARED = 4, 6  # that are listed
@@ -29,7 +30,7 @@ def render_cause(cause: Cause, *, page: Page) -> str:
         page.row(label, text, column=COLUMN, style=style)
     if cause.operation is not None and cause.operation.device != "cpu":
         page.paragraph(UNCONFIRMED)
-    page.paragraph(changed_in_words(cause.changed))
+    page.paragraph(f"{capitalized(changes_in_words(cause.changed))}.")
     return str(page)
 
 

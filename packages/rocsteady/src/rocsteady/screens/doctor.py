@@ -1,4 +1,4 @@
-"""The screens of the doctor: a diagnosis, a machine's facts, rules, knowledge, and variables."""
+"""The screens of the doctor: a diagnosis, rules, knowledge, and variables."""
 
 from __future__ import annotations
 
@@ -6,8 +6,6 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
-
-import msgspec
 
 from rocsteady.colours import BOLD, DIM, GREEN, RED, YELLOW
 from rocsteady.doctor.gpu_reports import GpuReports
@@ -22,7 +20,6 @@ from rocsteady.doctor.knowledge.values import (
     Severity,
     Source,
 )
-from rocsteady.doctor.machine.machine import Machine
 from rocsteady.doctor.values import (
     AFTERWARDS,
     Brief,
@@ -35,7 +32,7 @@ from rocsteady.doctor.values import (
     steps_in_order,
 )
 from rocsteady.screens.screen import COLUMN_GAP, NARROW, Page, wrapped
-from rocsteady.wording import plural, size
+from rocsteady.wording import plural
 
 LABEL = 14  # columns of a mark and the name of an area
 PASTE_WIDTH, PASTE_LINES = 100, 80  # of a block for an issue
@@ -265,51 +262,6 @@ def render_paste(diagnosis: Diagnosis) -> str:
         lines = [*lines[: PASTE_LINES - 2], "...", lines[-1]]
     head = f"rocsteady {diagnosis.rocsteady} doctor -v"
     return "\n".join(["```text", head, *lines, "```", ""])
-
-
-FACT_LABEL = 20
-LARGE = 1 << 20  # of a machine's numbers, only bytes are so large
-PAIR = 2  # fields: a name and what it is
-PCI_NUMBERS = (".device", ".revision")
-UNKNOWN = "(not known, or not kept)"
-
-
-def render_machine(machine: Machine, *, page: Page) -> str:
-    """Draw each fact that was read under the name that it has in JSON."""
-    facts = msgspec.to_builtins(machine)
-    for title, value in facts.items():
-        rows = [(name or title, text) for name, text in _facts(value, "") if text]
-        if not rows:
-            continue
-        page.line(title, style=BOLD)
-        column = max(FACT_LABEL, max(len(name) for name, _ in rows) + 2)
-        for name, text in rows:
-            page.row(name, text, indent=2, column=column)
-        page.line()
-    page.line(f"{machine.facts_read} facts read.")
-    return str(page)
-
-
-def _facts(value: object, name: str) -> Iterator[tuple[str, str]]:
-    """Yield names and texts of what is in a value; plain parts of a list are one text."""
-    if isinstance(value, dict):
-        for key, part in value.items():
-            yield from _facts(part, f"{name}.{key}".lstrip("."))
-    elif isinstance(value, tuple) and any(isinstance(part, dict) for part in value):
-        for number, part in enumerate(value):
-            if len(part) == PAIR and all(isinstance(it, str | None) for it in part.values()):
-                first, second = part.values()
-                yield first, UNKNOWN if second is None else second
-            else:
-                yield from _facts(part, f"{name} {number}".lstrip())
-    elif isinstance(value, tuple):
-        yield name, ", ".join(map(str, value))
-    elif isinstance(value, bool):
-        yield name, "yes" if value else "no"
-    elif isinstance(value, int) and name.endswith(PCI_NUMBERS):
-        yield name, f"{value:#06x}"
-    elif value is not None:
-        yield name, size(value) if isinstance(value, int) and value >= LARGE else str(value)
 
 
 STANDS_FOR = {"gpu.extras": "device-<gfx>", "gpu.discrete.indices": "<numbers>"}  # no machine

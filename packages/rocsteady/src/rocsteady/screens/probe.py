@@ -7,9 +7,10 @@ from collections.abc import Iterable, Sequence
 
 from rocsteady.colours import BOLD, DIM, GREEN, RED
 from rocsteady.model import FailureKind, ProbeOutcome, Value
-from rocsteady.probe.values import DrillResult, FaultResult, ProbeLine
+from rocsteady.probe.folders import changes_in_words
+from rocsteady.probe.values import VERBS, DrillResult, FaultResult, ProbeLine
 from rocsteady.screens.screen import Column, Page
-from rocsteady.wording import duration, plural
+from rocsteady.wording import capitalized, duration, plural
 
 VERSION = 1  # of the JSON lines
 WORD = 9  # columns of the outcome
@@ -24,15 +25,6 @@ WORDS = {
     ProbeOutcome.UNKILLABLE: "STUCK",
     ProbeOutcome.WENT_DOWN: "DOWN",
     ProbeOutcome.NOT_RUN: "not run",
-}
-VERBS = {
-    ProbeOutcome.WRONG: "gives wrong results",
-    ProbeOutcome.EXCEPTION: "raises an error",
-    ProbeOutcome.HANG: "hangs",
-    ProbeOutcome.CRASH: "crashes",
-    ProbeOutcome.NO_MEMORY: "runs out of memory",
-    ProbeOutcome.UNKILLABLE: "hangs and cannot be killed",
-    ProbeOutcome.WENT_DOWN: "crashed the machine",
 }
 
 
@@ -177,7 +169,6 @@ FAULT_COLUMNS = (
     Column("resumed at"),
 )
 ACTION = 3  # the column
-CHANGED_SHOWN = 5  # paths that changed
 
 
 def render_drill(result: DrillResult, *, page: Page) -> str:
@@ -224,16 +215,7 @@ def _sentences(result: DrillResult) -> list[str]:
             "The loss stayed NaN, and the script did not notice. If it raised an error, rocsteady"
             " could resume from the last checkpoint."
         )
-    sentences.append(changed_in_words(result.changed))
+    sentences.append(f"{capitalized(changes_in_words(result.changed))}.")
     own = ("faults of a real GPU",) if result.on_gpu else ()
     untried = ", ".join((*result.not_tried, *own))
     return [" ".join(sentences), f"Not tried: {untried}." if untried else ""]
-
-
-def changed_in_words(changed: tuple[str, ...] | None) -> str:
-    if changed is None:
-        return "This folder has too many files to check whether any was changed."
-    if not changed:
-        return "Your own files were not touched."
-    more = f" and {len(changed) - CHANGED_SHOWN} more" if len(changed) > CHANGED_SHOWN else ""
-    return f"Changed in this folder: {', '.join(changed[:CHANGED_SHOWN])}{more}."

@@ -12,7 +12,8 @@ from enum import Enum
 from rocsteady.doctor.machine.machine import Machine
 from rocsteady.doctor.machine.torch_build import made_by
 from rocsteady.model import ProbeOutcome, Value
-from rocsteady.probe.cause_search import VERBS, Cause
+from rocsteady.probe.cause_search import Cause
+from rocsteady.probe.values import VERBS
 from rocsteady.screens.cause_search import cure_in_words, described
 from rocsteady.store.redaction import Redactor, shown_command
 
@@ -35,7 +36,7 @@ class Surroundings(Value, frozen=True, kw_only=True):
     processor: str = ""
     rocminfo: str = ""  # output of `rocminfo --support`
     collect_env: str = ""  # output of `python -m torch.utils.collect_env`
-    doctor: str = ""  # the block of `rocsteady machine --paste`
+    doctor: str = ""  # the block of `rocsteady machine`
     kernel: tuple[str, ...] = ()  # its log since the probe began
 
 

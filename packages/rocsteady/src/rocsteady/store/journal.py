@@ -206,8 +206,7 @@ class Journal:
             if before.ended is None and ours and is_alive(before.process):
                 raise JournalError(f"{name} is running. To stop it: rocsteady stop {name}")
             if alone:
-                command = queries.command_of(connection, name)
-                queries.refuse_second(connection, command, before.job, self.here)
+                queries.refuse_second(connection, before.command, before.job, self.here)
             connection.execute(
                 "UPDATE runs SET machine = ?, boot_id = ?, process = ?, ended = NULL, outcome = ''"
                 " WHERE name = ?",

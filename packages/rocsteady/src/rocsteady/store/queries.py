@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from rocsteady.errors import JournalError
 from rocsteady.model import IntentKind, RunState
-from rocsteady.store.database import select, unpacked
+from rocsteady.store.database import select
 from rocsteady.store.identity import Identity, is_alive
 from rocsteady.store.values import (
     AttemptCost,
@@ -40,27 +40,17 @@ RECENT_SECONDS = 60.0  # seconds, for the rate of a run that is stalled
 
 
 def run_named(connection: sqlite3.Connection, name: str) -> Run:
+    """Return a run to the byte: so its command can be started again."""
     for run in select(connection, Run, "WHERE name = ?", name):
-        return _shown(run)
+        return run
     raise JournalError(f"there is no run {name!r} in this journal; to list them: rocsteady status")
-
-
-def command_of(connection: sqlite3.Connection, name: str) -> tuple[str, ...]:
-    """Return a run's command to be started again, to the byte."""
-    row = connection.execute("SELECT command FROM runs WHERE name = ?", (name,)).fetchone()
-    command = unpacked(row[0]) if row else None
-    if not isinstance(command, list) or not all(isinstance(word, str) for word in command):
-        raise JournalError(f"the journal has no command for {name!r}")
-    return tuple(command)
 
 
 def run_and_choices(
     connection: sqlite3.Connection, name: str
 ) -> tuple[Run, tuple[AttemptRecord | DecisionRecord, ...]]:
-    """Return a run to the byte, and the rows that say with what it was or is to be started."""
-    run = next(iter(select(connection, Run, "WHERE name = ?", name)), None)
-    if run is None:
-        raise JournalError(f"there is no run {name!r} in this journal")
+    """Return a run, and the rows that say with what it was or is to be started."""
+    run = run_named(connection, name)
     attempts = select(connection, AttemptRecord, "WHERE run = ?", run.id)
     return run, (*attempts, *select(connection, DecisionRecord, "WHERE run = ?", run.id))
 
@@ -110,7 +100,7 @@ def story(connection: sqlite3.Connection, name: str) -> RunRecord:
     """Return all that is known of a run, as of one moment."""
     connection.execute("BEGIN")
     try:
-        run = run_named(connection, name)
+        run = _shown(run_named(connection, name))
         attempts = select(connection, AttemptRecord, "WHERE run = ? ORDER BY number", run.id)
         progress = select(connection, Bucket, "WHERE run = ? ORDER BY start, attempt", run.id)
         losses = tuple(_losses(attempts, progress))

@@ -48,7 +48,6 @@ class Export(Value, frozen=True, kw_only=True):
     variables: dict[str, str] = msgspec.field(default_factory=dict)
     unset: tuple[str, ...] = ()  # variables that must not be set
     setup: tuple[float, float] | None = None  # minutes of work by hand
-    notes: tuple[str, ...] = ()  # sentences that whoever sets it up should know
 
 
 def slug(name: str) -> str:
