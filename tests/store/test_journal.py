@@ -11,14 +11,11 @@ from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 
-import click
 import msgspec
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from rocsteady.cli.completion import run_names
-from rocsteady.cli.main import rocsteady
 from rocsteady.errors import JournalError
 from rocsteady.model import (
     Blame,
@@ -485,18 +482,3 @@ def test_what_cannot_be_seen_is_written_out() -> None:
     assert printable(f"rm{blank} x\ufe0f") == r"rm\u3164\u115f\uffa0\u2800\U000e0101 x\ufe0f"
     assert printable("⚠\ufe0f caf\xe9") == "⚠\ufe0f caf\xe9"  # an emoji in color
     assert json.loads(printable_json(json.dumps(blank, ensure_ascii=False))) == blank
-
-
-def test_tab_offers_no_name_that_a_shell_would_run(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    with contextlib.closing(Journal(place := find_place(tmp_path))) as journal:
-        for name in ("calm-otter", "bold-lynx"):
-            journal.begin_run(("python", "t.py"), job={}, strategy=Strategy(), name=name)
-    with contextlib.closing(sqlite3.connect(place.database)) as connection, connection:
-        connection.execute("UPDATE runs SET name = '$(touch x)' WHERE name = 'bold-lynx'")
-
-    offered = run_names(click.Context(rocsteady), click.Argument(["name"]), "")
-
-    assert offered == ["calm-otter"]

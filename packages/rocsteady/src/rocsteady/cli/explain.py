@@ -13,7 +13,6 @@ import click
 import msgspec
 from rocsteady_train.untrusted_file import read_tail
 
-from rocsteady.cli.completion import failure_names
 from rocsteady.cli.options import open_root, python_option, root_option
 from rocsteady.doctor.diagnosis import CHECKS, doctors_knowledge, rule_findings
 from rocsteady.doctor.facts import gather
@@ -55,7 +54,7 @@ FIND_FAILURE = 'To find the ID of a failure: rocsteady explain "ERROR MESSAGE"'
 
 
 @click.command("explain")
-@click.argument("text", required=False, shell_complete=failure_names)
+@click.argument("text", required=False)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @python_option
 @root_option

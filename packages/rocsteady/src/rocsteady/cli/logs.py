@@ -14,7 +14,6 @@ from pathlib import Path
 import click
 from rocsteady_train.untrusted_file import open_regular
 
-from rocsteady.cli.completion import run_names
 from rocsteady.cli.project import find_run, nothing_run, open_journal
 from rocsteady.exit_codes import INTERRUPTED
 from rocsteady.printable import printable
@@ -30,7 +29,7 @@ POLL_EVERY = 0.3  # seconds
 
 
 @click.command("logs")
-@click.argument("name", metavar="[RUN]", required=False, shell_complete=run_names)
+@click.argument("name", metavar="[RUN]", required=False)
 @click.option("-f", "--follow", is_flag=True, help="Print new output until the run ends.")
 @click.option(
     "-n",

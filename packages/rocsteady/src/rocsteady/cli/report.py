@@ -10,7 +10,6 @@ from pathlib import Path
 import click
 from rocsteady_train.untrusted_file import read_head
 
-from rocsteady.cli.completion import run_names
 from rocsteady.cli.project import find_run, nothing_run, open_journal
 from rocsteady.printable import printable
 from rocsteady.report.hosts import job_timeline
@@ -27,7 +26,7 @@ FORMATS = {".html": "html", ".htm": "html", ".md": "markdown", ".txt": "text", "
 
 
 @click.command("report")
-@click.argument("name", metavar="[RUN]", required=False, shell_complete=run_names)
+@click.argument("name", metavar="[RUN]", required=False)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @click.option(
     "--output",

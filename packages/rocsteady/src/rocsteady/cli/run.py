@@ -11,10 +11,8 @@ from typing import Any
 
 import click
 import msgspec
-from click.shell_completion import CompletionItem
 from rocsteady_train.untrusted_file import open_regular, read_exactly
 
-from rocsteady.cli.completion import resumable, workaround_names
 from rocsteady.cli.options import Duration
 from rocsteady.cli.project import (
     OUTPUT,
@@ -103,14 +101,6 @@ class RunName(click.ParamType):  # type: ignore[type-arg, unused-ignore]
 class Remedies(click.ParamType):  # type: ignore[type-arg, unused-ignore]
     name = "ID[,ID]"
 
-    def shell_complete(
-        self, ctx: click.Context, param: click.Parameter, incomplete: str
-    ) -> list[CompletionItem]:
-        """Offer what may follow the last comma."""
-        before, comma, last = incomplete.rpartition(",")
-        names = workaround_names(ctx, param, last)
-        return [CompletionItem(f"{before}{comma}{name}") for name in names]
-
     def convert(
         self, value: object, param: click.Parameter | None, ctx: click.Context | None
     ) -> tuple[str, ...]:
@@ -152,7 +142,6 @@ class RunCommand(click.Command):
 @click.option(
     "--resume",
     metavar="[auto|never|RUN]",
-    shell_complete=resumable,
     help="RUN: continue that run; if it is still running, stop it first. auto: continue from the"
     " newest existing checkpoint. never: start from the beginning, even next to a run of the same"
     " job, and retry even a script that cannot resume (its output is backed up first). Default:"

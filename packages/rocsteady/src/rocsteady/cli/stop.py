@@ -6,7 +6,6 @@ import time
 
 import click
 
-from rocsteady.cli.completion import run_names
 from rocsteady.cli.project import find_run, open_journal
 from rocsteady.errors import RocsteadyError
 from rocsteady.model import RunOutcome
@@ -20,7 +19,7 @@ POLL_EVERY = 0.2
 
 
 @click.command("stop")
-@click.argument("name", metavar="RUN", required=False, shell_complete=run_names)
+@click.argument("name", metavar="RUN", required=False)
 def command(*, name: str | None) -> None:
     """Stop a run gracefully and do not restart it."""
     if name is None:

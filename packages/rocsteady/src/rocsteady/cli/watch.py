@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 
 import click
 
-from rocsteady.cli.completion import run_names
 from rocsteady.cli.options import Duration
 from rocsteady.cli.project import OUTPUT, find_run, nothing_run, open_journal, running
 from rocsteady.cli.stop import ask_supervisor
@@ -38,7 +37,7 @@ POLL_EVERY = 1.0  # seconds, for the end of the run
 
 
 @click.command("watch")
-@click.argument("name", metavar="[RUN]", required=False, shell_complete=run_names)
+@click.argument("name", metavar="[RUN]", required=False)
 @click.option("--plain", is_flag=True, help="Print lines even on a terminal.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line.")
 @click.option(
