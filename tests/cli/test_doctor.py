@@ -110,16 +110,6 @@ def test_explain_suggests_the_rule_that_was_meant(cli: Rocsteady) -> None:
     assert "caching-off" in cli("explain", "cachin-off").err
 
 
-def test_list_names_every_rule_once(cli: Rocsteady) -> None:
-    listed = cli("doctor", "--list")
-    as_json = json.loads(cli("doctor", "--list", "--json").out)
-
-    names = [rule["id"] for rule in as_json["rules"]]
-    assert listed.code == 0
-    assert names
-    assert all(listed.out.count(f"  {name} ") == 1 for name in names)
-
-
 def test_no_colour_and_nothing_but_ascii_outside_a_terminal(cli: Rocsteady) -> None:
     told = cli("doctor", "--root", cli.machine("rx5700xt-override"))
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 SURFACE = {
     "doctor": {
-        "--json", "--python", "--root", "--list", "--knowledge", "--strict", "-v", "--verbose",
+        "--json", "--python", "--root", "--knowledge", "--strict", "-v", "--verbose",
     },
     "machine": {"--json", "--python", "--record", "--root"},
     "env": {"--json", "--python", "--root", "file"},

@@ -17,7 +17,6 @@ from rocsteady.screens.doctor import (
     render_diagnosis,
     render_paste,
     render_rule,
-    render_rule_list,
     typed,
 )
 from rocsteady.screens.screen import Page
@@ -130,17 +129,6 @@ def test_no_variable_is_called_harmless_beside_a_finding_about_one(
     page = render_diagnosis(recorded.diagnosis(name), page=Page(100, colour=False))
 
     assert "[!] Settings  risk: " in page
-
-
-def test_the_list_has_every_rule_once_under_its_severity(knowledge: Knowledge) -> None:
-    page = render_rule_list(knowledge.rules.values(), page=Page(80, colour=False))
-
-    first_words = [line.split()[0] for line in page.splitlines() if line[:3].strip()]
-    wanted = []
-    for severity in Severity:
-        of_it = [rule.id for rule in knowledge.rules.values() if rule.severity is severity]
-        wanted += [severity.value.upper(), *of_it]
-    assert first_words == wanted
 
 
 @WIDTHS

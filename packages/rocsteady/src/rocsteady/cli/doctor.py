@@ -14,12 +14,8 @@ from rocsteady.doctor.knowledge.reader import DataFolder, Knowledge
 from rocsteady.doctor.knowledge.state import is_out_of_date
 from rocsteady.doctor.knowledge.values import Severity
 from rocsteady.doctor.machine.machine import examine
-from rocsteady.screens.doctor import (
-    render_diagnosis,
-    render_rule,
-    render_rule_list,
-)
-from rocsteady.screens.screen import json_text, page_here, present, show, tell
+from rocsteady.screens.doctor import render_diagnosis, render_rule
+from rocsteady.screens.screen import json_text, page_here, present, tell
 from rocsteady.store.identity import machine_fingerprint
 from rocsteady.store.machine_history import memory_to_read
 from rocsteady.store.policy import read_policy
@@ -40,7 +36,6 @@ Exit codes:
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @python_option
 @root_option
-@click.option("--list", "list_rules", is_flag=True, help="List every rule and exit.")
 @click.option(
     "--knowledge",
     "about_knowledge",
@@ -56,7 +51,6 @@ def command(  # noqa: PLR0913 - one argument an option
     as_json: bool,
     python: str | None,
     root: Path | None,
-    list_rules: bool,
     about_knowledge: bool,
     verbose: bool,
     strict: bool,
@@ -68,9 +62,6 @@ def command(  # noqa: PLR0913 - one argument an option
     knowledge = doctors_knowledge()
     if about_knowledge:
         _show_knowledge(knowledge, as_json=as_json)
-        return
-    if list_rules:
-        show(explained(knowledge, None, as_json=as_json))
         return
     machine, _ = examine(open_root(root, python), knowledge.variables)
     policy = read_policy()
@@ -99,18 +90,16 @@ def _show_knowledge(knowledge: Knowledge, *, as_json: bool) -> None:
     present(report, render_knowledge, as_json=as_json)
 
 
-def explained(knowledge: Knowledge, name: str | None, *, as_json: bool) -> str:
-    """Return all rules, one of them in full, or what is known of a GPU."""
+def explained(knowledge: Knowledge, name: str, *, as_json: bool) -> str:
+    """Return a rule in full, or what is known of a GPU."""
     if name in knowledge.arches:
         return _gpu(knowledge, name, as_json=as_json)
-    chosen = [knowledge.rules[name]] if name else list(knowledge.rules.values())
+    rule = knowledge.rules[name]
     if as_json:
-        sources = {key: knowledge.sources[key] for rule in chosen for key in rule.sources}
-        return json_text({"version": 1, "rules": chosen, "sources": sources})
-    if name is None:
-        return render_rule_list(chosen, page=page_here())
-    old = is_out_of_date(chosen[0], knowledge.sources, datetime.now(tz=UTC).date())
-    return render_rule(chosen[0], knowledge, page=page_here(), out_of_date=old)
+        sources = {key: knowledge.sources[key] for key in rule.sources}
+        return json_text({"version": 1, "rules": [rule], "sources": sources})
+    old = is_out_of_date(rule, knowledge.sources, datetime.now(tz=UTC).date())
+    return render_rule(rule, knowledge, page=page_here(), out_of_date=old)
 
 
 def _gpu(knowledge: Knowledge, gfx: str, *, as_json: bool) -> str:

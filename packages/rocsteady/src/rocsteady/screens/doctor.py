@@ -267,17 +267,6 @@ def render_paste(diagnosis: Diagnosis) -> str:
 STANDS_FOR = {"gpu.extras": "device-<gfx>", "gpu.discrete.indices": "<numbers>"}  # no machine
 
 
-def render_rule_list(rules: Iterable[Rule], *, page: Page) -> str:
-    listed = list(rules)
-    column = max((len(rule.id) for rule in listed), default=0) + 2
-    for severity in Severity:
-        page.line(severity.value.upper(), style=BOLD)
-        for rule in listed:
-            if rule.severity is severity:
-                page.row(rule.id, rule.title, indent=2, column=column)
-    return str(page)
-
-
 def evidence(rule: Rule, sources: Mapping[str, Source]) -> str:
     """Return what a rule rests on: measured, official, code, or how many reports."""
     if rule.evidence or rule.confidence is not Confidence.COMMUNITY:
