@@ -219,7 +219,7 @@ def test_a_job_file_says_what_each_line_rests_on(expected: Expected) -> None:
     draft = Draft(
         command=COMMAND,
         day="2026-11-15",
-        seen=seen(tried),
+        seen=tuple(seen(tried)),
         work=Work(total=Total(log=COUNTER.pattern), why="The script printed step 400/7500."),
         going_on=going_on(tried, ScriptFacts(name="train.py", goes_on=7), UNKNOWN),
         models=("m.pt",),

@@ -19,10 +19,10 @@ from rocsteady.probe.runner import ProbeRunner
 from rocsteady.probe.suite import (
     MAX_EVIDENCE,
     Planned,
-    Suite,
     fewer_than_one_in,
     keep_evidence,
     newest,
+    observe,
     plan,
     unknown_names,
 )
@@ -206,11 +206,10 @@ def test_a_probe_that_was_killed_or_interrupted_took_nothing_down(
 def test_a_bad_probe_is_remembered_with_its_evidence_and_nothing_else_is_left(
     runner: ProbeRunner, memory: Memory, tmp_path: Path
 ) -> None:
-    suite = Suite(runner, tmp_path / "kept")
     planned = Planned(probe=PROBES[0], tries=1, seconds=20.0, about=1.0)  # there is no torch here
 
-    observation = suite.run(planned)
-    left_out = suite.run(replace(planned, why_not="one GPU"))
+    observation = observe(planned, runner, tmp_path / "kept")
+    left_out = observe(replace(planned, why_not="one GPU"), runner, tmp_path / "kept")
     memory.flush()
 
     assert observation.outcome is ProbeOutcome.EXCEPTION
@@ -246,10 +245,11 @@ raise ImportError("it was slow, and is here")
 @pytest.mark.skipif(sys.platform != "linux", reason="other systems do not tell who waits")
 def test_what_has_no_processor_is_not_called_hung(runner: ProbeRunner, tmp_path: Path) -> None:
     fake_torch(tmp_path, STARVED)
-    suite = Suite(runner, tmp_path / "kept")
     slow = replace(PROBES[0], first=3.0, patience=3.0)
 
-    observation = suite.run(Planned(probe=slow, tries=1, seconds=20.0, about=1.0))
+    observation = observe(
+        Planned(probe=slow, tries=1, seconds=20.0, about=1.0), runner, tmp_path / "kept"
+    )
 
     assert (observation.outcome, observation.why) == (
         ProbeOutcome.EXCEPTION,
@@ -263,10 +263,11 @@ def test_what_hangs_is_ended_and_where_it_hung_is_kept(
     runner: ProbeRunner, memory: Memory, tmp_path: Path
 ) -> None:
     fake_torch(tmp_path, "import time\ntime.sleep(600)\n")
-    suite = Suite(runner, tmp_path / "kept")
     hanging = replace(PROBES[0], first=1.0, patience=1.0)
 
-    observation = suite.run(Planned(probe=hanging, tries=1, seconds=20.0, about=1.0))
+    observation = observe(
+        Planned(probe=hanging, tries=1, seconds=20.0, about=1.0), runner, tmp_path / "kept"
+    )
     memory.flush()
 
     assert observation.outcome is ProbeOutcome.HANG

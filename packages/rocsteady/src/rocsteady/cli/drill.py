@@ -94,7 +94,10 @@ def command(  # noqa: PLR0913 - one argument an option
     if drill.keeps:
         result = msgspec.structs.replace(result, kept=str(drill.root))
     result = msgspec.structs.replace(result, next_command=_next(result, command, logs))
-    _show(result, as_json=as_json)
+    if as_json:
+        show_json({**msgspec.to_builtins(result), "survived": result.all_survived})
+    else:
+        show(render_drill(result, page=page_here()))
     ctx.exit(code)
 
 
@@ -103,11 +106,3 @@ def _next(result: DrillResult, typed: tuple[str, ...], logs: list[Path]) -> str:
     if result.all_survived:
         return shown_command(("rocsteady", "run", *(("--", *typed) if typed else ())))
     return shlex.join(("rocsteady", "explain", str(logs[-1]))) if logs else "rocsteady doctor"
-
-
-def _show(result: DrillResult, *, as_json: bool) -> None:
-    if as_json:
-        shown = {**msgspec.to_builtins(result), "survived": result.all_survived}
-        show_json(shown)
-        return
-    show(render_drill(result, page=page_here()))

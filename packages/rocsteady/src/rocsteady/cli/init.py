@@ -152,7 +152,7 @@ def _text(words: tuple[str, ...], one: TrialResult, folder: Path) -> str:
     draft = Draft(
         command=words,
         day=f"{datetime.now().astimezone():%Y-%m-%d}",
-        seen=seen(one),
+        seen=tuple(seen(one)),
         work=how_much(words, one, facts, folder),
         going_on=going_on(one, facts, detect_resume(words, folder)),
         models=one.watched.models if one.finished else (),

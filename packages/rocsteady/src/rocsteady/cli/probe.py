@@ -6,9 +6,10 @@ import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 
 import click
@@ -27,9 +28,9 @@ from rocsteady.probe.runner import ProbeRunner
 from rocsteady.probe.suite import (
     LEVEL_NAMES,
     Planned,
-    Suite,
     line_of,
     newest,
+    observe,
     plan,
     unknown_names,
 )
@@ -182,8 +183,8 @@ def command(  # noqa: PLR0913 - one argument an option
         seen = guard.observations()
         planned = plan(PROBES, level, names, machine, observations=seen, again=again)
         runner = ProbeRunner(interpreter, folder=folder, guard=guard, environment=os.environ)
-        suite = Suite(runner, place.folder / "evidence")
-        session = ProbeSession(suite, planned, level=level, software=software, as_json=as_json)
+        run_one = partial(observe, runner=runner, evidence=place.folder / "evidence")
+        session = ProbeSession(run_one, planned, level=level, software=software, as_json=as_json)
         try:
             session.announce()
             session.run()
@@ -269,9 +270,15 @@ NOTHING_WRONG, SOMETHING_WRONG = 0, 1
 
 class ProbeSession:
     def __init__(
-        self, suite: Suite, planned: Sequence[Planned], *, level: str, software: str, as_json: bool
+        self,
+        run_one: Callable[..., Observation],
+        planned: Sequence[Planned],
+        *,
+        level: str,
+        software: str,
+        as_json: bool,
     ) -> None:
-        self._suite, self._planned, self._level = suite, planned, level
+        self._run_one, self._planned, self._level = run_one, planned, level
         self._software, self._as_json = software, as_json
         self._column = title_column(each.probe.title for each in planned)
         self._lines: list[ProbeLine] = []
@@ -334,7 +341,7 @@ class ProbeSession:
 
     def _observe(self, planned: Planned, number: int) -> Observation:
         if planned.why_not:
-            return self._suite.run(planned)
+            return self._run_one(planned)
         tried = 0
 
         def count(tries: int) -> None:
@@ -349,7 +356,7 @@ class ProbeSession:
             return ProgressLine(f"{of_all}, {tries}, about {rough_duration(left)} left", done)
 
         with progress(now):
-            return self._suite.run(planned, progress=count)
+            return self._run_one(planned, progress=count)
 
 
 def print_json(line: dict[str, object]) -> None:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
-from functools import cache
 from itertools import chain
 
 import click
@@ -15,7 +13,6 @@ from rocsteady.screens.runs import render_runs
 from rocsteady.screens.screen import page_here, show, show_json
 from rocsteady.store.forecast import lines_ahead
 from rocsteady.store.redaction import hide_secrets
-from rocsteady.store.values import RunLine
 
 
 @click.command("status")
@@ -29,16 +26,5 @@ def command(*, as_json: bool) -> None:
     if as_json:
         show_json({"version": 1, "runs": lines})
         return
-    show(render_runs(_without_secrets(lines), now=now, page=page_here()))
-
-
-def _without_secrets(lines: Iterable[RunLine]) -> list[RunLine]:
-    """Redact what the table shows of each run: its name and its outcome."""
-    redact = cache(hide_secrets)
-    return [
-        replace(
-            line,
-            run=replace(line.run, name=redact(line.run.name)),
-        )
-        for line in lines
-    ]
+    shown = [replace(it, run=replace(it.run, name=hide_secrets(it.run.name))) for it in lines]
+    show(render_runs(shown, now=now, page=page_here()))

@@ -17,6 +17,7 @@ from rocsteady.doctor.knowledge.hardware import Arch, WheelIndex, WheelRelease
 from rocsteady.doctor.knowledge.reader import Knowledge
 from rocsteady.doctor.knowledge.state import is_out_of_date, last_checked
 from rocsteady.doctor.knowledge.values import Backing, Severity
+from rocsteady.doctor.machine.gpus import INTEGRATED_GFX
 from rocsteady.doctor.machine.machine import Machine, examine
 from rocsteady.doctor.training_gpus import trainable
 from rocsteady.doctor.values import KnownProblem, TorchOffer, TorchOffers
@@ -25,8 +26,6 @@ from rocsteady.system.root import Root
 from rocsteady.versions import version_fits
 
 WINDOWS, WSL = "windows", "wsl"
-INTEGRATED = ("gfx90c", "gfx1033", "gfx1035", "gfx1036", "gfx1103", "gfx1150", "gfx1151", "gfx1152",
-              "gfx1153")  # fmt: skip
 NOT_ASKED = "not part of a build of torch"
 
 
@@ -184,7 +183,7 @@ def _facts(wheel: WheelRelease | WheelIndex, gfx: str, system: str) -> Facts:
     pinned = wheel.pin.partition("+rocm")[2] if isinstance(wheel, WheelIndex) else ""
     rocm = pinned or wheel.rocm
     version = wheel.latest if isinstance(wheel, WheelRelease) else _newest(wheel.torch)
-    card = gfx not in INTEGRATED
+    card = gfx not in INTEGRATED_GFX
     known: dict[str, list[Scalar]] = {
         "os": [WINDOWS if system == WINDOWS else "linux"],
         "wsl": [system == WSL],

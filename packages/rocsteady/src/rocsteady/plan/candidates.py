@@ -168,7 +168,8 @@ def _against_gpu(strategy: Strategy, here: Circumstances) -> str:
             f"{FailureKind.MACHINE_WENT_DOWN}: these settings crashed the machine before;"
             " use --again to try them anyway"
         )
-    for each in (*_blocking(strategy, here), *_hanging(strategy, here)):
+    hanging = [each for each in here.findings_with(strategy) if each.training_hung]
+    for each in (*_blocking(strategy, here), *hanging):
         return f"{each.rule}: {each.summary}"
     return ""
 
@@ -177,10 +178,6 @@ def _blocking(strategy: Strategy, here: Circumstances) -> list[Finding]:
     if here.trains_on is not ComputeDevice.CPU:
         return []
     return [each for each in here.findings_with(strategy) if each.severity is Severity.BLOCKS]
-
-
-def _hanging(strategy: Strategy, here: Circumstances) -> list[Finding]:
-    return [each for each in here.findings_with(strategy) if each.training_hung]
 
 
 def on_cpu(here: Circumstances) -> Strategy:

@@ -135,10 +135,6 @@ def ends(links: Sequence[LinkForecast], left: float, *, resumes: bool) -> Iterat
             yield ChainEnd(scenario.chance * end.chance, seconds)
 
 
-def mean(found: Sequence[ChainEnd]) -> float:
-    return sum(end.chance * end.seconds for end in found)
-
-
 def scenarios(option: Option, left: int) -> tuple[Scenario, ...]:
     """Return how an option may go, by its forecast and its risk."""
     finish = option.finish
@@ -183,8 +179,6 @@ def _evaluated(options: Sequence[Option], goals: Goals) -> Chain | None:
         tried.insert(0, LinkForecast(scenarios(option, left), within, rule, setup))
         link = ChainLink(
             option=option.number,
-            title=option.title,
-            strategy=option.strategy,
             stop=stop,
             by_hand=not runs_here(option),
             begin_by=None if due is None or option is options[0] else max(due - alone.late, 0.0),

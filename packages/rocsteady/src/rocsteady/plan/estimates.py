@@ -90,9 +90,9 @@ def other_options(
     for option in load_other_options():
         if (launched and option.id in LAUNCHED) or (option.names_gpus and not here.has_amd_gpu):
             continue
-        if not answers(option, os=system, gfx=gfx, gpus=gpus, failures=failures, findings=rules):
-            continue
         why = impossible_because(option, os=system, gfx=gfx, gpus=gpus)
+        if not answers(option, {*failures, *rules}, possible=not why):
+            continue
         if why or option.against:
             out.append(_ruled_out(option, why or option.verdict))
         else:

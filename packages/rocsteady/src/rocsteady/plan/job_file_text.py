@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import textwrap
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from msgspec.structs import replace
@@ -252,10 +252,6 @@ class Draft(Value, frozen=True, kw_only=True):
     models: tuple[str, ...] = ()  # that were written when it ended by itself
 
 
-def seen(result: TrialResult) -> tuple[str, ...]:
-    return tuple(_seen(result))
-
-
 def job_text(draft: Draft) -> str:
     parts = [
         _comment(
@@ -271,7 +267,7 @@ def job_text(draft: Draft) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def _seen(result: TrialResult) -> Iterator[str]:
+def seen(result: TrialResult) -> Iterator[str]:
     pace = result.pace
     if pace is not None:
         unit = "steps" if result.watched.counted else "steps, as the script prints them,"
@@ -384,9 +380,8 @@ def _list(words: Iterable[str]) -> str:
     return f"[{', '.join(map(_text, words))}]"
 
 
-def _table(pairs: Iterable[tuple[str, str]] | Mapping[str, str]) -> str:
-    inside = pairs.items() if isinstance(pairs, Mapping) else pairs
-    return f"{{ {', '.join(f'{key} = {value}' for key, value in inside)} }}"
+def _table(pairs: Iterable[tuple[str, str]]) -> str:
+    return f"{{ {', '.join(f'{key} = {value}' for key, value in pairs)} }}"
 
 
 def _text(word: str) -> str:

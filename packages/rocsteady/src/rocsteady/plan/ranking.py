@@ -35,7 +35,7 @@ PLAIN = ("gpu", "cpu")  # what a person would do without a plan
 def ranked(options: list[Option], *, budget: float | None) -> list[Option]:
     """Sort the options, best first; of two that end together, prefer the one with fewer GPUs."""
     rents = may_rent(options, budget)
-    keys = {id(option): _key(option, budget, rents=rents) for option in options}
+    keys = {id(it): (is_rented(it) and not rents, *_among_equals(it, budget)) for it in options}
     found = sorted(options, key=lambda option: keys[id(option)])
     for number in range(len(found) - 1, 0, -1):
         before, option = found[number - 1], found[number]
@@ -110,10 +110,6 @@ def too_dear(option: Option, budget: float | None) -> bool:
     """Whether an option is likely to cost more than there is; that it may is not enough."""
     cost = likely_cost(option)
     return cost is not None and budget is not None and cost > budget
-
-
-def _key(option: Option, budget: float | None, *, rents: bool) -> tuple[float, ...]:
-    return (is_rented(option) and not rents, *_among_equals(option, budget))
 
 
 def _among_equals(option: Option, budget: float | None) -> tuple[float, ...]:

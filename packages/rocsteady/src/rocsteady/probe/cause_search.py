@@ -207,12 +207,8 @@ class Search:
         for _ in range(ALONE - 1):
             one = runner.attempt(script)
             yield one
-            if self._stopped or self._left <= one.seconds:
+            if self._stopped or self._tries.left <= one.seconds:
                 return
-
-    @property
-    def _left(self) -> float:
-        return self._tries.left
 
     def _runner(self) -> ReproductionTries:
         return ReproductionTries(
@@ -254,7 +250,7 @@ class Search:
         for setup, remedy in (*known, *self._fitting(operation, first)):
             if self._stopped:
                 return
-            if self._left <= first.seconds:
+            if self._tries.left <= first.seconds:
                 self._timeout = "out of time (--within)"
                 return
             alone = reproduction is not None and _reaches(setup)
@@ -276,7 +272,7 @@ class Search:
             found.append(one)
             failed = sum(each.outcome in BAD for each in found)
             done = self._stopped or failed >= ENOUGH or one.outcome is ProbeOutcome.NOT_RUN
-            if done or self._left <= one.seconds:
+            if done or self._tries.left <= one.seconds:
                 break
         return Experiment(setup=setup, tries=tuple(found))
 

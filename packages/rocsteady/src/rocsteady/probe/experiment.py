@@ -34,7 +34,7 @@ from rocsteady.model import (
     Value,
 )
 from rocsteady.probe.guard import Guard, has_gone_down
-from rocsteady.probe.payload_site import kill_isolated
+from rocsteady.probe.payload_site import AT_ONCE, kill_isolated
 from rocsteady.probe.recorded_operations import (
     AT_END,
     ComparedNumbers,
@@ -56,7 +56,7 @@ from rocsteady.store.journal import Journal
 from rocsteady.store.machine_history import Memory
 from rocsteady.store.user_folders import state_folder
 from rocsteady.system.child import Start, start_child
-from rocsteady.system.child_end import DETACHED, Exit, Stopping
+from rocsteady.system.child_end import DETACHED, Exit
 
 SERIALIZED = {"AMD_SERIALIZE_KERNEL": "3", "HIP_LAUNCH_BLOCKING": "1", "CUDA_LAUNCH_BLOCKING": "1"}
 WRONG_NUMBERS = 3  # exit code of a reproduction
@@ -64,7 +64,6 @@ STARTING = 120.0  # seconds for a process to import torch
 NO_MEMORY = "oom"  # what kinds of failure for want of memory begin with
 PAST = 3  # steps beyond the one that failed, after which a try works
 OUTPUT_LIMIT = 256 * 1024  # bytes
-STOPPING = Stopping(terminate_wait=timedelta(0), kill_wait=timedelta(seconds=3))
 BAD = (
     ProbeOutcome.WRONG,
     ProbeOutcome.EXCEPTION,
@@ -360,7 +359,7 @@ class ScriptTries(Sandbox):
             from_scratch=True,
             hang_after=timedelta(seconds=self.limits.hang_after + STARTING),
             strategy=setup.strategy,
-            timing=Timing(quick_crash=timedelta(0), stopping=STOPPING),
+            timing=Timing(quick_crash=timedelta(0), stopping=AT_ONCE),
         )
         began = time.monotonic()
         supervisor, _ = run.carry_out(job, recording, options)

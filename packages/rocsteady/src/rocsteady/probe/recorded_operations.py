@@ -37,12 +37,12 @@ class Operation(Value, frozen=True, kw_only=True):
     @property
     def tensors(self) -> list[str]:
         """Its tensors, as a person writes them: "float32 [16, 8]"."""
-        return list(_tensors([self.args, self.kwargs]))
+        return [f"{it['dtype']} {it['shape']}" for it in _described([self.args, self.kwargs])]
 
     @property
     def device(self) -> str:
         """The device that it runs on; "cpu" if no tensor is elsewhere."""
-        found = list(_devices([self.args, self.kwargs]))
+        found = [str(it.get("device", "cpu")) for it in _described([self.args, self.kwargs])]
         return next((device for device in found if device != "cpu"), "cpu")
 
     @property
@@ -97,14 +97,6 @@ def _described(value: object) -> Iterator[dict[str, object]]:
     elif isinstance(value, list):
         for each in value:
             yield from _described(each)
-
-
-def _tensors(value: object) -> Iterator[str]:
-    return (f"{each['dtype']} {each['shape']}" for each in _described(value))
-
-
-def _devices(value: object) -> Iterator[str]:
-    return (str(each.get("device", "cpu")) for each in _described(value))
 
 
 def read_in_flight(pages: Path) -> tuple[InFlight, ...]:

@@ -85,38 +85,29 @@ def fewer_than_one_in(tries: int) -> int:
     return math.floor(1 / highest_rate)
 
 
-class Suite:
-    def __init__(self, runner: ProbeRunner, evidence: Path) -> None:
-        self._runner, self._evidence = runner, evidence
-
-    def run(
-        self,
-        planned: Planned,
-        *,
-        progress: Callable[[int], None] = lambda _: None,
-    ) -> Observation:
-        """Run one, and remember it; what is not run is an observation too, and not remembered."""
-        probe = planned.probe
-        if planned.why_not:
-            return Observation(
-                probe=probe.name,
-                variant=probe.variant,
-                outcome=ProbeOutcome.NOT_RUN,
-                tries=0,
-                seconds=0.0,
-                why=planned.why_not,
-                at=time.time(),
-            )
-        observation = self._runner.run(
-            probe,
-            tries=planned.tries,
-            seconds=planned.seconds,
-            progress=progress,
+def observe(
+    planned: Planned,
+    runner: ProbeRunner,
+    evidence: Path,
+    *,
+    progress: Callable[[int], None] = lambda _: None,
+) -> Observation:
+    """Run one, and remember it; what is not run is an observation too, and not remembered."""
+    probe = planned.probe
+    if planned.why_not:
+        return Observation(
+            probe=probe.name,
+            variant=probe.variant,
+            outcome=ProbeOutcome.NOT_RUN,
+            tries=0,
+            seconds=0.0,
+            why=planned.why_not,
+            at=time.time(),
         )
-        if observation.bad:
-            observation = keep_evidence(observation, self._evidence)
-        self._runner.guard.remember(observation)
-        return observation
+    seen = runner.run(probe, tries=planned.tries, seconds=planned.seconds, progress=progress)
+    seen = keep_evidence(seen, evidence) if seen.bad else seen
+    runner.guard.remember(seen)
+    return seen
 
 
 def keep_evidence(observation: Observation, folder: Path) -> Observation:

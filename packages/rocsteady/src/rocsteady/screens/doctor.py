@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import NamedTuple
 
 from rocsteady.colours import BOLD, DIM, GREEN, RED, YELLOW
@@ -31,6 +32,7 @@ from rocsteady.doctor.values import (
     VariableVerdict,
     steps_in_order,
 )
+from rocsteady.screens.explain import draw_fix
 from rocsteady.screens.screen import COLUMN_GAP, NARROW, Page, wrapped
 from rocsteady.wording import plural
 
@@ -283,25 +285,9 @@ def render_rule(rule: Rule, knowledge: Knowledge, *, page: Page, out_of_date: bo
     page.paragraph(rule.why)
     page.line()
     page.line("What to do", style=BOLD)
-    page.paragraph(rule.fix.text, indent=2)
-    wanted = typed(rule.fix.commands, knowledge)
-    page.lines(wanted, indent=4)
-    if any("<gfx>" in command for command in wanted):
+    draw_fix(page, rule.fix, (rule.fix,), partial(typed, knowledge=knowledge))
+    if any("<gfx>" in command for command in typed(rule.fix.commands, knowledge)):
         page.paragraph("With the GPU's name in it: rocsteady wheels --gpu GFX", indent=2)
-    if rule.fix.check:
-        page.paragraph("To check first:", indent=2)
-        page.lines(rule.fix.check, indent=4)
-    for place, commands in (
-        ("In a container:", rule.fix.container),
-        ("In PowerShell:", rule.fix.windows),
-    ):
-        if commands:
-            page.paragraph(place, indent=2)
-            page.lines(typed(commands, knowledge), indent=4)
-    if rule.fix.needs:
-        page.paragraph(f"Needs: {', '.join(need.value for need in rule.fix.needs)}.", indent=2)
-    if rule.fix.verify:
-        page.paragraph(f"To check that it worked: {rule.fix.verify}", indent=2)
     page.line()
     page.line("Sources", style=BOLD)
     disputed = ", disputed" if rule.disputed else ""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 from rocsteady.colours import BOLD, DIM
@@ -72,7 +72,10 @@ def failure_page(
     page.paragraph(failure.words)
     page.paragraph(NATURES[kind.nature])
     _likely_here(page, here)
-    _to_do(page, kind, here)
+    if fix := kind.fix or kind.advice:
+        page.line()
+        page.line("What to do", style=BOLD)
+        draw_fix(page, fix, here.steps(fix))
     if workarounds := workarounds_for(kind):
         page.line()
         page.line("Workarounds", style=BOLD)
@@ -104,7 +107,7 @@ def message_page(message: KnownMessage, line: str, page: Page) -> str:
     page.paragraph(message.words)
     page.line()
     page.line("What to do", style=BOLD)
-    _fix(page, message.fix, (message.fix, *message.fix.then))
+    draw_fix(page, message.fix, (message.fix, *message.fix.then))
     _sources(page, message.sources)
     return str(page)
 
@@ -141,16 +144,12 @@ def _likely_here(page: Page, here: MachineContext) -> None:
         page.lines(finding.fix.commands, indent=4)
 
 
-def _to_do(page: Page, kind: KnownFailure, here: MachineContext) -> None:
-    fix = kind.fix or kind.advice
-    if fix is None:
-        return
-    page.line()
-    page.line("What to do", style=BOLD)
-    _fix(page, fix, here.steps(fix))
-
-
-def _fix(page: Page, fix: Fix, steps: Sequence[Step]) -> None:
+def draw_fix(
+    page: Page,
+    fix: Fix,
+    steps: Sequence[Step],
+    spelled: Callable[[Iterable[str]], Iterable[str]] = iter,
+) -> None:
     if fix.check:
         page.paragraph("To check first:", indent=2)
         page.lines(fix.check, indent=4)
@@ -158,13 +157,13 @@ def _fix(page: Page, fix: Fix, steps: Sequence[Step]) -> None:
     for number, step in enumerate(steps, start=1):
         page.step(number if len(steps) > 1 else None, step.text)
         here = os.name == "nt" and step.windows
-        page.lines(step.windows if here else step.commands, indent=indent)
+        page.lines(spelled(step.windows if here else step.commands), indent=indent)
         if step.windows and not here:
             page.paragraph("On Windows, in PowerShell:", indent=indent)
-            page.lines(step.windows, indent=indent)
+            page.lines(spelled(step.windows), indent=indent)
     if fix.container:
         page.paragraph("In a container:", indent=2)
-        page.lines(fix.container, indent=4)
+        page.lines(spelled(fix.container), indent=4)
     if fix.needs:
         page.paragraph(f"Needs: {', '.join(need.value for need in fix.needs)}.", indent=2)
     if fix.verify:

@@ -36,7 +36,8 @@ UNSEEN_WITHOUT_HEARTBEAT = (
 
 def render_inspection(found: Inspection, advice: Sequence[Step], *, page: Page) -> str:
     label = found.state.value
-    page.row(label, headline(found), column=len(label) + 2, style=STYLES[found.state])
+    headline = f"{spoken(found.place)}: {found.why}" if found.place else found.why
+    page.row(label, headline, column=len(label) + 2, style=STYLES[found.state])
     page.paragraph(about(found), style=DIM)
     chain = shown_waiters(found)
     if chain and found.state in WAITS:
@@ -79,10 +80,6 @@ def render_candidates(found: Candidates, *, page: Page) -> str:
         started = f"started {duration(each.age)} ago"
         page.paragraph(f"{shown_command(each.command)} · {started}", indent=4, style=DIM)
     return str(page)
-
-
-def headline(found: Inspection) -> str:
-    return f"{spoken(found.place)}: {found.why}" if found.place else found.why
 
 
 def about(found: Inspection) -> str:

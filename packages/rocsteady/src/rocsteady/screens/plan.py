@@ -188,7 +188,7 @@ def chain_lines(plan: Plan, now: float, zone: tzinfo | None) -> list[str]:
     for number, link in enumerate(plan.chain.links):
         word = "first" if number == 0 else "then"
         option = plan.options[link.option - 1]
-        text = f"{word} option {link.option}, {clean(link.title)}"
+        text = f"{word} option {link.option}, {titled(option)}"
         if link.by_hand:
             text += " (by hand)"
         if link.begin_by is not None and number:

@@ -84,26 +84,15 @@ def _wrong_with_setup(option: OtherOption, sources: Collection[str]) -> Problems
         yield "setup_by", f"{option.setup_by!r} is not in sources.toml"
 
 
-def answers(  # noqa: PLR0913 - each is said by name
-    option: OtherOption,
-    *,
-    os: OperatingSystem,
-    gfx: str | None,
-    gpus: int,
-    failures: Collection[str],
-    findings: Collection[str],
-) -> bool:
-    """Return whether an option is worth naming here: it answers what was seen, possible or not.
+def answers(option: OtherOption, seen: Collection[str], *, possible: bool) -> bool:
+    """Return whether an option is worth naming: it answers the failures and findings seen.
 
-    One that names neither failures nor findings is worth it wherever it is possible.
+    One that names neither is worth it wherever it is possible.
     """
-    asked_for = bool(option.failures or option.findings)
-    if (option.quiet or not asked_for) and impossible_because(option, os=os, gfx=gfx, gpus=gpus):
+    asked_for = {*option.failures, *option.findings}
+    if not possible and (option.quiet or not asked_for):
         return False
-    seen = not set(option.failures).isdisjoint(failures) or not set(option.findings).isdisjoint(
-        findings
-    )
-    return seen or not asked_for
+    return not asked_for or not asked_for.isdisjoint(seen)
 
 
 def impossible_because(
