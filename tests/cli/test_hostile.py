@@ -324,10 +324,10 @@ def test_a_real_torch_is_read_right(cli: Rocsteady) -> None:
     python = os.environ.get("ROCSTEADY_TEST_TORCH_PYTHON")
     if not python:
         pytest.fail("ROCSTEADY_TEST_TORCH_PYTHON names no interpreter with torch: use nox -s slow")
-    asked = [python, "-c", "import torch; print(torch.__version__, torch.version.git_version)"]
-    version, git = subprocess.check_output(asked, text=True).split()
+    asked = [python, "-c", "import torch; print(torch.__version__)"]
+    version = subprocess.check_output(asked, text=True).strip()
 
     machine = json.loads(cli("machine", "--json", "--python", python).out)
 
-    assert (machine["torch"]["version"], machine["torch"]["git_version"]) == (version, git)
+    assert machine["torch"]["version"] == version
     assert machine["torch"]["build"] == "cpu"

@@ -63,7 +63,6 @@ KNOWN: dict[str, tuple[str, tuple[Scalar, ...]]] = {
     "torch.installed": ("rx7900xtx", (True,)),
     "torch.version": ("wsl2", ("2.9.1",)),
     "torch.build": ("nvidia-card", ("cuda",)),
-    "torch.hip": ("rx5700xt-override", ("6.2.41133-dd7f95766",)),
     "torch.rocm": ("rx9070xt-windows", ("7.1",)),
     "torch.extras": ("windows-rocm-10", ("amd_torch_device_gfx1201",)),
     "torch.made_by": ("rx9070xt-windows", ("amd",)),
@@ -82,9 +81,7 @@ KNOWN: dict[str, tuple[str, tuple[Scalar, ...]]] = {
     "gpu.link_speed": ("rx7900xt-pair", (16.0, 16.0)),
     "gpu.link_errors": ("mi355x", (0,)),
     "gpu.memory_errors": ("mi355x", (0,)),
-    "gpu.memory_corrections": ("mi355x", (3,)),
     "gpu.xgmi_peers": ("mi355x", (1,)),
-    "gpu.used_gib": ("mi355x", (24.0,)),
     "gpu.address": ("rx7900xt-pair", ("0000:03:00.0", "0000:09:00.0")),
     "libraries.libnuma": ("mi355x", (True,)),
     "package.amdsmi": ("container-small-shm", ("26.2.0",)),
@@ -123,7 +120,6 @@ ABSENT = {
     "gpu.link_width": "cpu-wheel",  # its card sleeps
     "gpu.vram_gib": "no-amd-gpu",
     "rocm.version": "rx7900xtx",
-    "torch.hip": "cpu-wheel",
     "torch.rocm": "cpu-wheel",
     "torch.made_by": "cpu-wheel",
     "torch.arches": "cpu-wheel",
@@ -138,7 +134,6 @@ ABSENT = {
     "gpu.peers": "rx7900xtx",
     "gpu.mes": "rx7900xtx",
     "gpu.memory_errors": "rx7900xtx",
-    "gpu.used_gib": "rx7900xtx",
     "gpu.screens": "rx7900xtx",
     "gpu.xgmi_peers": "rx7900xtx",
     "gpu.integrated.gtt_share": "rx7900xtx",
@@ -296,11 +291,9 @@ def with_torch(machine: Machine, version: str, rocm: str, arches: tuple[str, ...
         hip="1.2.3",
         rocm=rocm,
         cuda=None,
-        git_version=None,
         arches=arches,
         arches_from="library" if arches else "",
         bundles_rocm=True,
-        twice=(),
     )
     return msgspec.structs.replace(machine, torch=torch)
 

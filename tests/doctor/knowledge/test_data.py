@@ -54,13 +54,10 @@ FACTS_NO_RULE_NEEDS_YET = {  # there for the rules that come next, or for the do
     "gpu.firmware",
     "gpu.link_errors",
     "gpu.link_speed",
-    "gpu.memory_corrections",
-    "gpu.used_gib",
     "gpu.vram_gib",
     "gpu.xgmi_peers",
     "rocm.version",
     "torch.arches",
-    "torch.hip",
 }
 IN_TEXT_ONLY = {"gpu.discrete.indices", "override.settings"}
 

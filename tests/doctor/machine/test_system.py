@@ -36,7 +36,6 @@ NOTHING_KNOWN = System(
     dxg=False,
     librocdxg="",
     boot_id="",
-    as_root=None,
 )
 
 
@@ -61,7 +60,6 @@ def test_a_linux_host() -> None:
         cmdline=("iommu=pt", "amdgpu.gpu_recovery=1"),
         iommu_active=True,
         boot_id="b1",
-        as_root=False,
     )
 
 
@@ -95,10 +93,6 @@ def test_the_bridge_of_a_wheel_and_of_a_newer_package_is_found(place: str) -> No
 
 def test_an_iommu_class_without_members_is_an_iommu_that_is_off() -> None:
     assert read_system(view_of({"/sys/class/iommu": RecordedPath(names=())})).iommu_active is False
-
-
-def test_root_is_told() -> None:
-    assert read_system(view_of({}, user=User(uid=0, groups={}))).as_root is True
 
 
 @pytest.mark.parametrize(
@@ -202,7 +196,6 @@ def test_memory_and_file_systems_are_read() -> None:
         }
     ) == Limits(
         memory_total=65536 * 1024,
-        memory_available=1024 * 1024,
         memory_limit=None,
         shared_memory=shared,
         folder=work,
@@ -211,7 +204,7 @@ def test_memory_and_file_systems_are_read() -> None:
 
 def test_no_limit_is_known_where_nothing_is_readable() -> None:
     assert limits({}) == Limits(
-        memory_total=None, memory_available=None, memory_limit=None, shared_memory=None, folder=None
+        memory_total=None, memory_limit=None, shared_memory=None, folder=None
     )
 
 

@@ -81,11 +81,9 @@ def build(**changes: object) -> TorchBuild:
         "hip": None,
         "rocm": None,
         "cuda": None,
-        "git_version": GIT,
         "arches": (),
         "arches_from": "",
         "bundles_rocm": False,
-        "twice": (),
     }
     return TorchBuild(**{**facts, **changes})  # type: ignore[arg-type]  # a table
 
@@ -193,7 +191,6 @@ def test_code_is_told_by_the_packages_of_its_devices() -> None:
     assert found is not None
     assert (found.arches, found.arches_from) == (("gfx942", "gfx1100"), "file names")
     assert found.bundles_rocm
-    assert found.twice == ()
 
 
 def test_files_that_do_not_tell_leave_it_open() -> None:
@@ -208,15 +205,6 @@ def test_a_build_for_the_cpu_is_not_asked_for_gpu_code() -> None:
 
     assert found is not None
     assert found.arches == ()
-
-
-def test_two_registered_versions_are_a_broken_upgrade() -> None:
-    found = installed(
-        OF_2_5_1, **{"": ("torch-2.5.1+rocm6.2.dist-info", "torch-2.6.0+cu124.dist-info")}
-    )
-
-    assert found is not None
-    assert found.twice == ("2.5.1+rocm6.2", "2.6.0+cu124")
 
 
 def test_packages_that_matter_by_name_and_version() -> None:

@@ -51,7 +51,7 @@ def test_an_amd_card_and_its_driver() -> None:
         firmware={},
     )
     assert survey(files) == (
-        GpuSurvey(driver_answers=True, gpus=(gpu,)),
+        GpuSurvey(gpus=(gpu,)),
         Driver(loaded=True, version="32.0.21025.10016", kind="Windows"),
     )
 
@@ -68,7 +68,7 @@ def test_adapters_of_others_are_passed_over() -> None:
 
 def test_no_adapter_is_an_answer() -> None:
     assert survey({}) == (
-        GpuSurvey(driver_answers=False),
+        GpuSurvey(),
         Driver(loaded=False, version=None, kind=""),
     )
 

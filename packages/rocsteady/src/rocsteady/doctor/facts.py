@@ -70,15 +70,12 @@ FACTS: Mapping[str, str] = {
     "gpu.link_speed": "GT/s of a PCIe lane, one value a discrete card that is awake",
     "gpu.link_errors": "PCIe errors since boot that were not corrected, one value a GPU",
     "gpu.memory_errors": "uncorrectable errors that the driver counts (RAS), one value a GPU",
-    "gpu.memory_corrections": "correctable errors that it counts, one value a GPU",
     "gpu.xgmi_peers": "GPUs that it reaches by XGMI, one value a GPU",
-    "gpu.used_gib": "memory in use, by anyone; one value a GPU",
     "gpu.address": "on the PCI bus, one value a GPU",
     "rocm.version": "one value an install of the system",
     "torch.installed": "whether the environment that trains has torch",
     "torch.version": "without the local tag",
     "torch.build": "rocm, cuda or cpu",
-    "torch.hip": "the HIP it was built with; absent if it is not a ROCm build",
     "torch.rocm": "the ROCm release it was built for; absent if it is not a ROCm build",
     "torch.extras": "device packages beside AMD's torch, such as amd_torch_device_gfx1100",
     "torch.made_by": "pytorch, amd or other; absent if it is not a ROCm build",
@@ -233,10 +230,7 @@ def _gpus(facts: Facts, machine: Machine, knowledge: Knowledge) -> None:
     facts.know("gpu.link_speed", (gpu.link.speed for gpu in cards.values() if gpu.link))
     facts.know("gpu.link_errors", (gpu.link_errors for gpu in survey.gpus))
     facts.know("gpu.memory_errors", (gpu.uncorrected_errors for gpu in survey.gpus))
-    facts.know("gpu.memory_corrections", (gpu.corrected_errors for gpu in survey.gpus))
     facts.know("gpu.xgmi_peers", (gpu.xgmi_peers for gpu in survey.gpus))
-    used = (gpu.used_bytes for gpu in survey.gpus)
-    facts.know("gpu.used_gib", (None if it is None else it / GIB for it in used))
     facts.know("gpu.address", (gpu.pci_address or None for gpu in survey.gpus))
     places = (str(place) for place, gpu in enumerate(survey.gpus) if not gpu.integrated)
     facts.know("gpu.discrete.indices", [",".join(places) or None])
@@ -330,7 +324,6 @@ def _torch(facts: Facts, machine: Machine, knowledge: Knowledge) -> None:
     facts.know("torch.installed", [True])
     facts.know("torch.version", [torch.version.partition("+")[0] or None])
     facts.know("torch.build", [torch.build])
-    facts.know("torch.hip", [torch.hip])
     facts.know("torch.extras", (it for it in machine.packages if "torch_device_gfx" in it))
     facts.know("torch.rocm", [torch.rocm])
     facts.know("torch.made_by", [made_by(torch) if torch.build == "rocm" else None])

@@ -64,8 +64,7 @@ class Gpu(Value, frozen=True, kw_only=True):
     asleep: bool
     firmware: dict[str, str]
     used_bytes: int | None = None  # of its memory, or of what an integrated one may map
-    corrected_errors: int | None = None  # of memory and caches (RAS), since the driver was loaded
-    uncorrected_errors: int | None = None
+    uncorrected_errors: int | None = None  # of memory and caches (RAS), since the driver was loaded
     link_errors: int | None = None  # of PCIe (AER) that were not corrected, since boot
     xgmi_peers: int | None = None  # GPUs that it reaches by links of their own
 
@@ -88,7 +87,6 @@ class PciGpu(Value, frozen=True, kw_only=True):
 
 
 class GpuSurvey(Value, frozen=True, kw_only=True):
-    driver_answers: bool  # KFD publishes its topology
     gpus: tuple[Gpu, ...] = ()
     withheld_nodes: tuple[int, ...] = ()
     not_offered: tuple[PciGpu, ...] = ()
@@ -120,7 +118,6 @@ def survey_gpus(view: View) -> GpuSurvey:
     )
     offered = {gpu.pci_address.rpartition(".")[0] for gpu in gpus}
     return GpuSurvey(
-        driver_answers=view.is_folder(NODES),
         gpus=gpus,
         withheld_nodes=tuple(withheld),
         not_offered=() if withheld else _not_offered(view, offered),
@@ -203,21 +200,20 @@ def _read_gpu(
         asleep=asleep,
         firmware=_firmware(view, card, facts),
         used_bytes=view.number(f"{card}/mem_info_{'gtt' if integrated else 'vram'}_used"),
-        corrected_errors=None if asleep else _memory_errors(view, card, "ce"),
-        uncorrected_errors=None if asleep else _memory_errors(view, card, "ue"),
+        uncorrected_errors=None if asleep else _memory_errors(view, card),
         link_errors=_link_errors(view, card),
         xgmi_peers=_xgmi_peers(view, node),
     )
 
 
-def _memory_errors(view: View, card: str, kind: str) -> int | None:
-    """Sum what the driver counts for each block: lines such as "ue: 0" and "ce: 12"."""
+def _memory_errors(view: View, card: str) -> int | None:
+    """Sum what the driver counts for each block: lines such as "ue: 0"."""
     counts = [
         int(found[1])
         for name in view.names(f"{card}/ras")
         if name.endswith("_err_count")
         and (text := view.text(f"{card}/ras/{name}"))
-        and (found := re.search(rf"^{kind}: *(\d{{1,18}})\b", text, re.ASCII | re.MULTILINE))
+        and (found := re.search(r"^ue: *(\d{1,18})\b", text, re.ASCII | re.MULTILINE))
     ]
     return sum(counts) if counts else None
 
@@ -372,12 +368,10 @@ ACS, REDIRECTS = 0x000D, 0b1100  # the capability, and its two bits for requests
 
 
 class PcieLink(Value, frozen=True, kw_only=True):
-    """A PCIe connection as it runs now, and as the slowest part of it could run."""
+    """A PCIe connection as it runs now."""
 
     width: int
     speed: float  # GT/s
-    max_width: int | None
-    max_speed: float | None
 
 
 def read_link(view: View, card: str) -> PcieLink | None:
@@ -425,12 +419,7 @@ def _link(view: View, folder: str) -> PcieLink | None:
     speed = _gigatransfers(view.text(f"{folder}/current_link_speed"))
     if not width or speed is None:
         return None
-    return PcieLink(
-        width=width,
-        speed=speed,
-        max_width=view.number(f"{folder}/max_link_width"),
-        max_speed=_gigatransfers(view.text(f"{folder}/max_link_speed")),
-    )
+    return PcieLink(width=width, speed=speed)
 
 
 def _gigatransfers(text: str | None) -> float | None:

@@ -38,7 +38,6 @@ class System(Value, frozen=True, kw_only=True):
     dxg: bool  # /dev/dxg: WSL2's GPU
     librocdxg: str  # where ROCm's bridge to it lies; "" if it does not
     boot_id: str
-    as_root: bool | None  # permissions were not really tested
     processors: int | None = None  # that run threads; None: not told
 
 
@@ -47,7 +46,7 @@ def read_system(view: View, site_packages: tuple[str, ...] = ()) -> System:
         return _read_windows(view)
     kernel = view.text("/proc/sys/kernel/osrelease") or ""
     release = view.text("/etc/os-release") or view.text("/usr/lib/os-release") or ""
-    user, balancing = view.user, view.text("/proc/sys/kernel/numa_balancing")
+    balancing = view.text("/proc/sys/kernel/numa_balancing")
     return System(
         os="linux",
         distribution=_assigned(release, "PRETTY_NAME"),
@@ -60,7 +59,6 @@ def read_system(view: View, site_packages: tuple[str, ...] = ()) -> System:
         dxg=view.exists("/dev/dxg"),
         librocdxg=_librocdxg(view, site_packages),
         boot_id=view.text("/proc/sys/kernel/random/boot_id") or "",
-        as_root=None if user is None else user.uid == 0,
         processors=_processors(view),
     )
 
@@ -129,7 +127,6 @@ def _read_windows(view: View) -> System:
         dxg=False,
         librocdxg="",
         boot_id="",
-        as_root=None,
         processors=whole_number((view.environment or {}).get("NUMBER_OF_PROCESSORS")),
     )
 
@@ -142,7 +139,6 @@ class Limits(Value, frozen=True, kw_only=True):
     """What a process here may use, in bytes. None: could not be read, or there is no limit."""
 
     memory_total: int | None
-    memory_available: int | None
     memory_limit: int | None  # of the cgroup
     shared_memory: Disk | None  # /dev/shm: DataLoader workers hand batches over through it
     folder: Disk | None
@@ -152,7 +148,6 @@ def read_limits(view: View) -> Limits:
     meminfo = view.text("/proc/meminfo") or ""
     return Limits(
         memory_total=_kilobytes(meminfo, "MemTotal"),
-        memory_available=_kilobytes(meminfo, "MemAvailable"),
         memory_limit=_memory_limit(view),
         shared_memory=view.disk("/dev/shm") if view.platform == "linux" else None,  # noqa: S108 - read, not written
         folder=view.disk(view.root.folder),

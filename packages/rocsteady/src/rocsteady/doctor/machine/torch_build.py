@@ -98,11 +98,9 @@ class TorchBuild(Value, frozen=True, kw_only=True):
     hip: str | None
     rocm: str | None  # the ROCm release it was built for: "6.2"
     cuda: str | None
-    git_version: str | None
     arches: tuple[str, ...]  # gfx names with code; empty where its files do not tell
     arches_from: str  # "library" or "file names"; "" where its files do not tell
     bundles_rocm: bool  # brings ROCm's own libraries along
-    twice: tuple[str, ...]  # versions, if more than one is registered: a broken upgrade
     brings_libnuma: bool = False  # under the plain name that rocSHMEM asks for
 
 
@@ -115,7 +113,6 @@ def read_torch(view: View, python: PythonEnv) -> TorchBuild | None:
     hip, cuda = facts.get("hip"), facts.get("cuda")
     arches, arches_from = _arches(view, folder, python) if hip else ((), "")
     installed, libraries = packages(view, python), view.names(f"{folder}/lib")
-    registered = sorted({found for name, found in installed if name == "torch"})
     bundled = any(name.startswith(RUNTIME_LIBRARIES) for name in libraries)
     return TorchBuild(
         folder=folder,
@@ -124,11 +121,9 @@ def read_torch(view: View, python: PythonEnv) -> TorchBuild | None:
         hip=hip,
         rocm=_rocm_release(version, facts.get("rocm"), hip),
         cuda=cuda,
-        git_version=facts.get("git_version"),
         arches=arches,
         arches_from=arches_from,
         bundles_rocm=bundled or any(name == "rocm_sdk_core" for name, _ in installed),
-        twice=tuple(registered) if len(registered) > 1 else (),
         brings_libnuma="libnuma.so" in libraries,
     )
 

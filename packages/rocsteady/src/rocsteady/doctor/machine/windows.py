@@ -41,7 +41,7 @@ def survey_adapters(view: View) -> tuple[GpuSurvey, Driver]:
     arches = _hipinfo(view) if named else []
     if len(arches) == len(named):  # else which is whose cannot be told
         named = tuple(structs.replace(gpu, gfx=gfx) for gpu, gfx in zip(named, arches, strict=True))
-    return GpuSurvey(driver_answers=bool(gpus), gpus=named), driver
+    return GpuSurvey(gpus=named), driver
 
 
 def _hipinfo(view: View) -> list[str]:
