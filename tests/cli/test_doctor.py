@@ -404,10 +404,3 @@ def test_an_override_that_stands_in_is_named_where_the_builds_are(cli: Rocsteady
 
     assert "HSA_OVERRIDE_GFX_VERSION=10.3.0" in shown.out
     assert "AMD does not support that" in " ".join(shown.out.split())
-
-
-def test_the_names_can_be_listed(cli: Rocsteady) -> None:
-    listed = cli("wheels", "--list")
-
-    assert listed.code == 0
-    assert {"gfx1102", "gfx906", "gfx908"} <= set(listed.out.split())

@@ -25,7 +25,7 @@ SURFACE = {
     },
     "machine": {"--json", "--python", "--record", "--root"},
     "env": {"--json", "--python", "--root", "file"},
-    "wheels": {"--all", "--gpu", "--json", "--list", "--os", "--python", "--root"},
+    "wheels": {"--all", "--gpu", "--json", "--os", "--python", "--root"},
     "probe": {
         "--level",
         "--python",

@@ -377,7 +377,7 @@ def test_a_recorded_machine_that_cannot_be_planned_is_said(cli: Rocsteady) -> No
     for name, *value in (("--trial", "1s"), ("--within", "1m"), ("--again",)):
         tried = cli("plan", "--root", pair, name, *value, *words)
         assert (tried.code, tried.err.count("\n")) == (2, 1), tried
-        assert f"{name} cannot be combined with --root, which estimates" in tried.err
+        assert f"{name} cannot be combined with --root, which makes no trials" in tried.err
 
     assert (missing.code, "none.json" in missing.err) == (2, True)
     assert (broken.code, broken.err.count("\n"), "not.json" in broken.err) == (3, 1, True)

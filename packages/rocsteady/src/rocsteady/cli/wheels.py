@@ -11,8 +11,8 @@ import click
 from rocsteady.cli.options import open_root, root_option
 from rocsteady.doctor.diagnosis import doctors_knowledge
 from rocsteady.doctor.wheels import find_torch_offers
-from rocsteady.screens.screen import page_here, present, show
-from rocsteady.screens.torch_offers import render_gpus, render_offers
+from rocsteady.screens.screen import present
+from rocsteady.screens.torch_offers import render_offers
 from rocsteady.suggestions import no_such
 
 ONE_WORKS, NONE_WORKS = 0, 1  # torch builds
@@ -31,7 +31,6 @@ PYTHON_VERSION = re.compile(r"3\.\d{1,2}(\.\d{1,2})?")
 @click.option(
     "--os", "system", type=click.Choice(["linux", "wsl", "windows"]), help="Operating system."
 )
-@click.option("--list", "listing", is_flag=True, help="List the GPU names and exit.")
 @click.option("--all", "everything", is_flag=True, help="Show every build in full.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @root_option
@@ -42,7 +41,6 @@ def command(  # noqa: PLR0913 - one argument an option
     gpus: tuple[str, ...],
     python: str | None,
     system: str | None,
-    listing: bool,
     everything: bool,
     as_json: bool,
     root: Path | None,
@@ -56,9 +54,6 @@ def command(  # noqa: PLR0913 - one argument an option
     Exit code: 0 at least one build has no known blocking problem, 1 none has, 2 incorrect usage, 3
     could not examine the machine.
     """
-    if listing:
-        show(render_gpus(doctors_knowledge(), page=page_here()))
-        return
     if python is not None and not PYTHON_VERSION.fullmatch(python):
         raise click.BadParameter(
             f"expected a version such as 3.12, got {python!r}.", param_hint="--python"
@@ -68,11 +63,9 @@ def command(  # noqa: PLR0913 - one argument an option
     except LookupError as error:
         arches = doctors_knowledge().arches
         known = [*arches, *(card for arch in arches.values() for card in arch.cards)]
-        listed = (
-            "To list the names: rocsteady wheels --list. To use this machine's GPU: omit --gpu."
-        )
+        here = "To use this machine's GPU: omit --gpu."
         raise click.BadParameter(
-            f"{no_such('GPU', str(error), known)} {listed}", param_hint="--gpu"
+            f"{no_such('GPU', str(error), known)} {here}", param_hint="--gpu"
         ) from None
     present(found, partial(render_offers, everything=everything), as_json=as_json)
     ctx.exit(ONE_WORKS if found.usable() else NONE_WORKS)

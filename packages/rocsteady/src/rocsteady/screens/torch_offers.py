@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from rocsteady.colours import BOLD, DIM, GREEN, RED, YELLOW
-from rocsteady.doctor.knowledge.gpu_names import backed_on
-from rocsteady.doctor.knowledge.reader import Knowledge
 from rocsteady.doctor.knowledge.values import Backing, Severity
 from rocsteady.doctor.values import TorchOffer, TorchOffers
 from rocsteady.screens.screen import Page
@@ -33,18 +31,6 @@ def render_offers(found: TorchOffers, *, page: Page, everything: bool = False) -
         counts = found.left_out.items()
         reasons = ", ".join(f"{plural(count, 'build')} ({why})" for why, count in counts)
         page.paragraph(f"Left out: {reasons}.", style=DIM)
-    return str(page)
-
-
-def render_gpus(knowledge: Knowledge, *, page: Page) -> str:
-    """List each architecture with its cards, and who vouches for a build on which system."""
-    for gfx, arch in knowledge.arches.items():
-        cards = ", ".join(arch.cards)
-        page.row(
-            gfx,
-            f"{arch.name}; {backed_on(gfx, knowledge)}{'. ' if cards else ''}{cards}",
-            column=COLUMN,
-        )
     return str(page)
 
 

@@ -6,7 +6,6 @@ import re
 from collections.abc import Iterator
 
 from rocsteady.doctor.knowledge.reader import Knowledge
-from rocsteady.doctor.knowledge.values import Backing
 from rocsteady.doctor.machine.gpus import Gpu, PciGpu
 from rocsteady.wording import size
 
@@ -39,28 +38,6 @@ def named_gfx(name: str, knowledge: Knowledge) -> str:
         if len(found) == 1:
             return found.pop()
     raise LookupError(name)
-
-
-def backed_on(gfx: str, knowledge: Knowledge) -> str:
-    """Say who vouches for a build for an architecture: AMD, TheRock, PyTorch, or nobody."""
-    backings: dict[Backing, list[str]] = {}
-    for index in knowledge.indexes[:1]:
-        for system in index.systems:
-            if gfx in index.arches and gfx not in index.avoid:
-                backings.setdefault(index.backing(gfx, system), []).append(system)
-    known = [
-        f"{backing.value} on {' and '.join(sorted(backings[backing]))}"
-        for backing in (Backing.SUPPORTED, Backing.TESTED)
-        if backing in backings
-    ]
-    releases = [wheel.latest for wheel in knowledge.wheels if gfx in wheel.arches]
-    if releases:
-        ended = releases[-1] != knowledge.wheels[-1].latest
-        known.append(f"released by PyTorch{f', up to {releases[-1]}' if ended else ''}")
-    avoided = any(gfx in index.avoid for index in knowledge.indexes)
-    built = any(gfx in index.arches for index in knowledge.indexes)
-    nobody = "not recommended" if avoided else "built, not tested" if built else "no build"
-    return "; ".join(known) or nobody
 
 
 def _names(knowledge: Knowledge) -> Iterator[tuple[str, str]]:
