@@ -41,7 +41,6 @@ SOFTWARE = "GPU gfx1100; torch 2.5.1"
 def probe(name: str, variant: str = "", **more: object) -> Probe:
     usual: dict[str, object] = {
         "payload": "runtime:import_torch",
-        "question": "Does it work?",
         "level": 1,
         "tries": (20, 200, 2000),
         "seconds": (1.0, 10.0, 60.0),

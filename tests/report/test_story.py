@@ -39,7 +39,6 @@ from rocsteady.report.story import (
 )
 from rocsteady.screens.runs import render_summary
 from rocsteady.screens.screen import Page
-from rocsteady.screens.watch import step_times
 from rocsteady.store.run_account import costs_of
 from rocsteady.store.values import AttemptResult, Gauge, MessageRecord, NamedFailure, RunRecord
 from tests import values
@@ -377,7 +376,6 @@ def test_a_pause_is_neither_a_slow_step_nor_training() -> None:
     (line,) = rates([before, after], [pause])
 
     assert [point.mean for point in line] == [1.0]
-    assert step_times([before, after], [pause]) == (1.0,)
     costs = costs_of(replace(record(), intents=(pause,)), AT)
     assert (costs.paused, costs.useful) == (540.0, 574.0 - 540.0)
 

@@ -341,9 +341,7 @@ def seen(title: str, outcome: ProbeOutcome = ProbeOutcome.OK, **more: object) ->
     name, _, variant = title.partition(" ")
     known = {"tries": 200, "seconds": 1.9, "at": NOW, "software": "gfx1100, torch 2.9.1", **more}
     observation = Observation(probe=name, variant=variant, outcome=outcome, **known)  # type: ignore[arg-type]
-    return ProbeLine(
-        observation=observation, what="backward passes", question="Does it work?", one_in=67
-    )
+    return ProbeLine(observation=observation, what="backward passes", one_in=67)
 
 
 PROBES = (

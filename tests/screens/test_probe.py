@@ -48,7 +48,7 @@ def test_a_long_name_does_not_push_the_rest_off_the_page() -> None:
                 seen("matmul fp16", ProbeOutcome.WRONG),
                 seen("matmul fp32"),
             ),
-            ["Matmul gives wrong results here with bf16 or fp16, but not with fp32."],
+            ["Matmul computes wrong numbers here with bf16 or fp16, but not with fp32."],
         ),
         (
             (seen("import"), seen("ranks nccl", ProbeOutcome.NOT_RUN)),

@@ -59,6 +59,7 @@ from rocsteady.wording import rough_duration
 FOUND, NONE_FOUND = 0, 1
 STOPPED = "rocsteady: interrupted. No plan was made, and {}."
 ABOUT_TRIALS = ("trial", "within", "again")
+WITHOUT_TRIALS = ("root", "report", "details", "export", "no_trials")
 EXAMPLE = "rocsteady plan -- python train.py"
 NOT_KEPT = (
     "This plan is not kept, as nothing was tried: run --plan, --details and --export use the last"
@@ -233,20 +234,12 @@ def _check_trials(ctx: click.Context) -> None:
     """Refuse what is about trials where none is made."""
     default = click.core.ParameterSource.DEFAULT
     typed = [name for name in ctx.params if ctx.get_parameter_source(name) is not default]
-    reasons = {
-        "root": "which estimates",
-        "report": "which shows the last plan",
-        "details": "which shows the last plan",
-        "export": "which uses a plan",
-        "no_trials": "which makes none",
-    }
-    for name in (name for name in reasons if name in typed):
-        about = [each for each in (*ABOUT_TRIALS, "no_trials") if each in typed and each != name]
-        if name == "root" or "root" in typed:
-            about = [each for each in about if each != "no_trials"]
-        if about:
-            first, other = (f"--{each.replace('_', '-')}" for each in (about[0], name))
-            raise click.UsageError(f"{first} cannot be combined with {other}, {reasons[name]}")
+    about = [name for name in ABOUT_TRIALS if name in typed]
+    about += ["no_trials"] * ("no_trials" in typed and "root" not in typed)
+    without = [name for name in WITHOUT_TRIALS if name in typed and name not in about[:1]]
+    if about and without:
+        first, other = (f"--{name.replace('_', '-')}" for name in (about[0], without[0]))
+        raise click.UsageError(f"{first} cannot be combined with {other}, which makes no trials")
 
 
 def _last_plan(folder: Path, command: tuple[str, ...]) -> Plan:

@@ -18,7 +18,6 @@ class Probe(Value, frozen=True, kw_only=True):
     variant: str = ""
     payload: str  # "module:function" of inside/payloads
     arguments: dict[str, object] = msgspec.field(default_factory=dict)
-    question: str  # as a person would ask it
     level: int  # from which on it is run
     tries: tuple[int, int, int]  # at levels 1, 2 and 3
     seconds: tuple[float, float, float]  # at most, at those levels
@@ -38,7 +37,6 @@ def _matmul(precision: str, *, level: int, gpus: int = 0) -> Probe:
         variant=precision,
         payload="kernels:matmul_gradient",
         arguments={"precision": precision},
-        question=f"Are matrix products and their gradients correct in {precision}?",
         level=level,
         tries=(200, 2000, 20_000),
         seconds=(0.2, 2.5, 30.0),
@@ -53,9 +51,6 @@ def _attention(backend: str, *, level: int) -> Probe:
         variant=backend,
         payload="kernels:attention_backward",
         arguments={"backend": backend},
-        question=(
-            f"Do the forward and backward passes of attention work with the {backend} kernel?"
-        ),
         level=level,
         tries=(200, 2000, 20_000),
         seconds=(0.2, 3.0, 45.0),
@@ -69,7 +64,6 @@ def _copies(variant: str, *, level: int, gpus: int = 0) -> Probe:
         variant=variant,
         payload="runtime:copies",
         arguments={"pinned": variant == "pinned", "bytes": 64 * MIB},
-        question=f"Do {variant} copies reach the device and come back the same, and how fast?",
         level=level,
         tries=(4, 50, 500),
         seconds=(0.15, 1.5, 15.0),
@@ -87,7 +81,6 @@ def _loader(workers: int, method: str = "", *, level: int, pinned: bool = False)
         variant=", ".join(word for word in words if word),
         payload="runtime:loader",
         arguments={"workers": workers, "method": method, "pinned": pinned},
-        question="Do batches keep coming?",
         level=level,
         tries=(400, 600, 20_000),
         seconds=(0.4 if workers else 0.1, second, 15.0 + second),
@@ -104,7 +97,6 @@ def _ranks(backend: str, *, level: int, seconds: tuple[float, float, float]) -> 
         variant=backend,
         payload="ranks:two_ranks",
         arguments={"backend": backend},
-        question=f"Do two ranks agree over {backend}?",
         level=level,
         tries=(100, 1000, 10_000),
         seconds=seconds,
@@ -119,7 +111,6 @@ PROBES: tuple[Probe, ...] = (
     Probe(
         name="import",
         payload="runtime:import_torch",
-        question="Can torch be imported?",
         level=1,
         tries=(1, 1, 1),
         seconds=(0.0, 0.0, 0.0),
@@ -128,7 +119,6 @@ PROBES: tuple[Probe, ...] = (
     Probe(
         name="device",
         payload="runtime:device_visible",
-        question="Does torch see a GPU?",
         level=1,
         tries=(1, 1, 1),
         seconds=(0.0, 0.0, 0.0),
@@ -142,7 +132,6 @@ PROBES: tuple[Probe, ...] = (
     Probe(
         name="convolution-gradient",
         payload="kernels:convolution_gradient",
-        question="Are convolutions and their gradients correct?",
         level=1,
         tries=(200, 2000, 20_000),
         seconds=(0.2, 2.5, 30.0),
@@ -154,7 +143,6 @@ PROBES: tuple[Probe, ...] = (
     Probe(
         name="compile",
         payload="kernels:compiled",
-        question="Does torch.compile give the same numbers?",
         level=2,
         tries=(5, 50, 500),
         seconds=(15.0, 15.0, 30.0),

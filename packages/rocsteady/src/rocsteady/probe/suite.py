@@ -72,7 +72,6 @@ def line_of(probe: Probe | None, observation: Observation) -> ProbeLine:
     return ProbeLine(
         observation=observation,
         what=probe.what if probe else "tries",
-        question=probe.question if probe else "",
         one_in=fewer_than_one_in(observation.tries) if well else 1,
     )
 

@@ -19,7 +19,6 @@ VERBS = {
 class ProbeLine(Value, frozen=True, kw_only=True):
     observation: Observation
     what: str = "tries"  # what a try is
-    question: str = ""
     one_in: int = 1  # M of "fewer than 1 in M fails, 95 %"; 1 says nothing
 
 

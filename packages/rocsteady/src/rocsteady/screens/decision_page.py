@@ -24,7 +24,7 @@ from rocsteady.plan.decision import (
     tipping_points,
 )
 from rocsteady.plan.trials import SHARE
-from rocsteady.plan.values import Basis, Finish, Option, Plan
+from rocsteady.plan.values import Basis, Option, Plan
 from rocsteady.report.story import UNCONFIRMED
 from rocsteady.screens.plan import (
     AGED,
@@ -65,6 +65,8 @@ def decision_page(plan: Plan, *, now: float, zone: tzinfo | None = None) -> Deci
         (full_moment(date.at, now=plan.made, zone=zone), _milestone(date, plan))
         for date in timeline(plan)
     )
+    age = now - plan.made
+    aged = (f"The plan was {duration(age)} old when this page was written.",) * (age > AGED)
     sections = (
         PageSection(title="Options", items=(PROBABILITIES,), heads=OPTIONS, rows=options),
         PageSection(title="If it goes wrong", items=tuple(chain_lines(plan, now, zone))),
@@ -77,7 +79,7 @@ def decision_page(plan: Plan, *, now: float, zone: tzinfo | None = None) -> Deci
         PageSection(title="Ruled out", items=tuple(map(_reason, plan.ruled_out))),
         PageSection(title="Not measured", items=tuple(map(_reason, plan.not_tried))),
         PageSection(title="Sources", items=tuple(_sources(plan)), addresses=True, folded=True),
-        PageSection(title="Notes", items=(*_age(plan, now), *plan.warnings, UNCONFIRMED)),
+        PageSection(title="Notes", items=(*aged, *plan.warnings, UNCONFIRMED)),
     )
     best = plan.options[0] if plan.options else None
     details = [_details(option, plan) for option in plan.options[:DETAILED]]
@@ -92,11 +94,6 @@ def decision_page(plan: Plan, *, now: float, zone: tzinfo | None = None) -> Deci
         facts=tuple(_facts(plan, now, zone)),
         sections=tuple(each for each in sections if each.items or each.rows),
     )
-
-
-def _age(plan: Plan, now: float) -> Iterator[str]:
-    if now - plan.made > AGED:
-        yield f"The plan was {duration(now - plan.made)} old when this page was written."
 
 
 def _facts(plan: Plan, now: float, zone: tzinfo | None) -> Iterator[tuple[str, str]]:
@@ -119,13 +116,16 @@ def _facts(plan: Plan, now: float, zone: tzinfo | None) -> Iterator[tuple[str, s
 
 
 def _row(option: Option, plan: Plan, zone: tzinfo | None) -> tuple[str, ...]:
-    finish = option.finish
+    finish, ends = option.finish, NO_VALUE
     on_time = finish.in_time if finish and plan.deadline is not None else None
+    if finish:
+        off = max(spread(finish), finish.seconds / 50)
+        ends = full_moment(plan.made + finish.seconds, now=plan.made, zone=zone, spread=off)
     return (
         str(option.number),
         titled(option),
         pace(option),
-        _finishes(finish, plan, zone) if finish else NO_VALUE,
+        ends,
         NO_VALUE if on_time is None else chance(on_time),
         cost(option),
         _setup(option),
@@ -255,11 +255,6 @@ def _tipping_point(point: TippingPoint, plan: Plan) -> str:
                 f" {rate(at)} steps/s; its estimate is {rate(low)} to {rate(high)}"
             )
     return f"{text}."
-
-
-def _finishes(finish: Finish, plan: Plan, zone: tzinfo | None) -> str:
-    off = max(spread(finish), finish.seconds / 50)
-    return full_moment(plan.made + finish.seconds, now=plan.made, zone=zone, spread=off)
 
 
 def _setup(option: Option) -> str:

@@ -108,7 +108,6 @@ def _story(page: Page, line: ProbeLine, now: str) -> None:
     page.line(f"{seen.title}  {seen.outcome.value}", style=BOLD)
     day = time.strftime("%Y-%m-%d %H:%M", time.localtime(seen.at))
     rows = [
-        ("question", line.question),
         ("date", day),
         ("result", result_text(line)),
         ("bound", _bound(line)),

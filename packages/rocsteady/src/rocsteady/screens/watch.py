@@ -14,7 +14,7 @@ from rocsteady.colours import BOLD, GREEN, RED, YELLOW
 from rocsteady.hangs.frames import is_users_file, path_of, place_of_frame
 from rocsteady.hangs.proof.stack_frames import own_part
 from rocsteady.model import IntentKind, Outcome, RunOutcome, RunState, Value, WaitsFor
-from rocsteady.report.plot_points import gauge, in_attempts
+from rocsteady.report.plot_points import gauge, in_attempts, rates
 from rocsteady.report.story import NO_CHANGES, settings_of
 from rocsteady.report.wait_diagram import spoken
 from rocsteady.run.telling.run_watcher import RankView, WatchView
@@ -23,10 +23,8 @@ from rocsteady.store.values import (
     AttemptRecord,
     Bucket,
     Gauge,
-    Intent,
     RunLine,
     RunRecord,
-    paused_between,
 )
 from rocsteady.wording import distance, duration, moment, plural, rough_duration, size, spare
 
@@ -290,14 +288,11 @@ def curves(story: RunRecord) -> tuple[WatchPlot, ...]:
     if losses:
         values = [value for line in losses for _, value in line]
         found.append(_curve("loss", losses, values, "{:.3g}".format))
-    times: dict[int, list[tuple[float, float]]] = {}
-    for one, two in pairwise(bucket for bucket in buckets if bucket.last_progress is not None):
-        if one.attempt == two.attempt and (spent := step_times((one, two), story.intents)):
-            times.setdefault(two.attempt, []).append((two.last_progress or 0.0, spent[0]))
+    made = rates(buckets, story.intents)
+    times = tuple(tuple((p.at, 1 / p.mean) for p in line) for line in made if line)
     if times:
-        lines = tuple(map(tuple, times.values()))
-        values = [value for line in lines for _, value in line]
-        found.append(_curve("step time", lines, values, duration, most=SPIKE * median(values)))
+        values = [value for line in times for _, value in line]
+        found.append(_curve("step time", times, values, duration, most=SPIKE * median(values)))
     return tuple(found)
 
 
@@ -376,16 +371,6 @@ def details(view: WatchView, zone: tzinfo | None = None, *, events: int = 3) -> 
 
 def of_last_attempt(progress: Sequence[Bucket]) -> tuple[Bucket, ...]:
     return tuple(bucket for bucket in progress if bucket.attempt == progress[-1].attempt)
-
-
-def step_times(buckets: Sequence[Bucket], intents: Sequence[Intent] = ()) -> tuple[float, ...]:
-    """Return the mean seconds of a step, a bucket each, without pauses."""
-    moved = [(each.last_progress, each.last_step) for each in buckets if each.last_progress]
-    return tuple(
-        (end - begin - paused_between(intents, begin, end)) / (after - before)
-        for (begin, before), (end, after) in pairwise(moved)
-        if after > before
-    )
 
 
 def _gauges(view: WatchView) -> Iterator[Detail]:

@@ -119,7 +119,7 @@ def load_failures(data: DataFolder | None = None) -> FailureKnowledge:
     kinds = data.named(
         data.entries(data.document("failures.toml", "failure"), "failure", KnownFailure),
         "id",
-        _wrong_with_kind,
+        lambda kind: (*blanks(kind.fix), *blanks(kind.advice)),
     )
     for needed in (FailureKind.UNKNOWN, FailureKind.SCRIPT_ERROR):
         if needed not in kinds:
@@ -146,11 +146,6 @@ def load_failures(data: DataFolder | None = None) -> FailureKnowledge:
 def words_of(text: str) -> frozenset[bytes]:
     """Return the words of a text, without digits and signs: what literals are searched by."""
     return frozenset(text.encode(errors="replace").translate(_BLANK).split())
-
-
-def _wrong_with_kind(kind: KnownFailure) -> Problems:
-    yield from blanks(kind.fix)
-    yield from blanks(kind.advice)
 
 
 def _wrong_with_means(signature: Signature) -> Problems:

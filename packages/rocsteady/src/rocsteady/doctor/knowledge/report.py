@@ -49,10 +49,7 @@ def knowledge_report(
     )
     counts = Counter(name for _, name, _ in old)
     cited: dict[str, Iterable[Iterable[str]]] = {
-        "rules": [rule.sources for rule in knowledge.rules.values()],
-        "variables": [variable.sources for variable in knowledge.variables.values()],
-        "GPUs": [arch.sources for arch in knowledge.arches.values()],
-        "wheels": [wheel.sources for wheel in (*knowledge.wheels, *knowledge.indexes)],
+        **{name: [it.sources for _, it in entries] for name, entries in entries_of.items()},
         "failures": [kind.sources for kind in failures.kinds.values()],
         "signatures": [signature.sources for signature in failures.signatures],
         "messages": [message.sources for message in known_messages(data)],
