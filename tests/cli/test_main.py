@@ -91,7 +91,6 @@ SURFACE = {
     "report": {
         "--bundle",
         "--force",
-        "--host",
         "--json",
         "--open",
         "--output",

@@ -74,7 +74,6 @@ def test_a_failed_run_says_what_to_do(project: Project) -> None:
     [
         (("--open", "-o", "x.md"), "name it .html or .htm"),
         (("--json", "-o", "x.json"), "--json goes to stdout"),
-        (("--host", ".", "--open"), "--host prints text, or JSON with --json"),
         (("--bundle", "-o", "x.html"), "name it .zip"),
         (("-o", "x.pdf"), "name it .html or .htm or .md or .txt or .json"),
         (("-o", "taken.md"), "already exists; use --force to overwrite"),

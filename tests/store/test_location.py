@@ -21,7 +21,6 @@ from rocsteady.store.location import (
     find_place,
     is_network,
     make_run_folder,
-    places_of_hosts,
     run_folder,
 )
 from rocsteady.store.machine_history import memory_to_read
@@ -268,7 +267,6 @@ def test_with_home_on_the_network_too_no_two_hosts_share_a_database(
     assert not any(place.wal for place in places)
     for field in ("folder", "database", "memory"):
         assert len({getattr(place, field) for place in places}) == 2
-    assert [*places_of_hosts(project)] == ["node1", "node2"]
 
 
 def test_a_read_only_home_means_no_memory_and_is_said(tmp_path: Path) -> None:

@@ -11,15 +11,12 @@ import click
 from rocsteady_train.untrusted_file import read_head
 
 from rocsteady.cli.project import find_run, nothing_run, open_journal
-from rocsteady.printable import printable
-from rocsteady.report.hosts import job_timeline
 from rocsteady.report.pages import render_markdown, render_page
 from rocsteady.report.read_run import bundle, read_story
 from rocsteady.report.story import Story, story_document
 from rocsteady.screens.runs import render_summary
 from rocsteady.screens.screen import PLAIN_WIDTH, Page, json_text, page_here, show, show_json, tell
-from rocsteady.store.journal import Journal
-from rocsteady.store.location import Place, existing_places, places_of_hosts, run_folder
+from rocsteady.store.location import run_folder
 from rocsteady.system.atomic_file import write_whole
 
 FORMATS = {".html": "html", ".htm": "html", ".md": "markdown", ".txt": "text", ".json": "json"}
@@ -40,13 +37,6 @@ FORMATS = {".html": "html", ".htm": "html", ".md": "markdown", ".txt": "text", "
 @click.option(
     "--bundle", "bundled", is_flag=True, help="Write a zip of the page and the redacted evidence."
 )
-@click.option(
-    "--host",
-    "hosts",
-    multiple=True,
-    type=click.Path(exists=True, file_okay=False, path_type=Path),
-    help="Folder of a host, or one with a folder for each: what all hosts said, in order.",
-)
 def command(  # noqa: PLR0913 - one argument an option
     *,
     name: str | None,
@@ -55,7 +45,6 @@ def command(  # noqa: PLR0913 - one argument an option
     force: bool,
     opens: bool,
     bundled: bool,
-    hosts: tuple[Path, ...],
 ) -> None:
     """Explain what happened in RUN: why it failed, what was done about it, and what it cost.
 
@@ -64,16 +53,11 @@ def command(  # noqa: PLR0913 - one argument an option
 
     Exit code: 0, or 2 for incorrect usage.
     """
-    if hosts and (opens or bundled or output or name):
-        raise click.UsageError("--host prints text, or JSON with --json, and nothing else")
     suffixes = (".zip",) if bundled else (".html", ".htm") if opens else tuple(FORMATS)
     if output and (as_json or output.suffix.lower() not in suffixes):
         what = "--json goes to stdout" if as_json else f"name it {' or '.join(suffixes)}"
         raise click.UsageError(f"--output {output}: {what}")
     _refuse_taken(output, force=force)
-    if hosts:
-        _show_hosts(hosts, as_json=as_json)
-        return
     with open_journal(name) as journal:
         if journal is None:
             raise nothing_run(name)
@@ -109,39 +93,6 @@ def _text(story: Story, wanted: str, page: Page) -> str:
             return render_summary(story, page=page)
         case _:
             return render_markdown(story)
-
-
-def _show_hosts(folders: tuple[Path, ...], *, as_json: bool) -> None:
-    records = {}
-    for folder in folders:
-        for host, place in _places(folder).items():
-            journal = Journal(place)
-            try:
-                records[host] = journal.story(find_run(journal, None).run.name)
-            finally:
-                journal.close()
-    if not records:
-        raise click.UsageError(f"no runs in {', '.join(map(str, folders))}")
-    timeline = job_timeline(records)
-    if as_json:
-        show_json(timeline)
-        return
-    for line in timeline.lines:
-        at = time.strftime("%H:%M:%S", time.localtime(line.at))
-        click.echo(f"{at}  {', '.join(line.hosts)}  {printable(line.text)}")
-
-
-def _places(folder: Path) -> dict[str, Place]:
-    """Return the journals of hosts in a folder that they share, of one host, or one below it each.
-
-    Where home is local, a host's database is there, and other hosts do not see it.
-    """
-    if shared := places_of_hosts(folder):
-        return shared
-    if own := existing_places(folder)[:1]:
-        return {folder.absolute().name or str(folder): own[0]}
-    inside = [each for each in sorted(folder.iterdir()) if each.is_dir()]
-    return {each.name: place for each in inside for place in existing_places(each)[:1]}
 
 
 def _refuse_taken(output: Path | None, *, force: bool) -> None:

@@ -138,17 +138,6 @@ def existing_places(
     return tuple(places)
 
 
-def places_of_hosts(project: Path) -> dict[str, Place]:
-    """Find the journals that hosts have in a project that they share, to read them."""
-    return {
-        folder.name: Place(
-            folder=folder, database=folder / DATABASE, wal=False, memory=None, memory_writable=False
-        )
-        for folder in sorted((project / FOLDER / HOSTS).glob("*"))
-        if (folder / DATABASE).is_file() and not folder.is_symlink()
-    }
-
-
 def own_folder(folder: Path) -> Path:
     """Return what belongs to this host of a folder that several may share."""
     return folder / HOSTS / (re.sub(r"[^\w.-]|^\.+", "_", platform.node()) or "host")
