@@ -89,7 +89,6 @@ def test_every_file_says_that_nothing_was_confirmed_and_of_what_day_it_is(
 def test_what_the_user_should_know_is_on_top(an_export: Callable[..., Export]) -> None:
     for text in files(an_export(**KINDS["usual"])).values():
         assert "about 30 to 60 minutes" in text
-        assert "Mind the gap." in text
         assert "Due: Sun 30 Nov 18:00." in text
 
 

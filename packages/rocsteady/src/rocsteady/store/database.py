@@ -29,9 +29,22 @@ import msgspec
 from rocsteady_train.untrusted_file import read_tail
 
 from rocsteady.errors import DamagedJournalError, JournalError
-from rocsteady.model import Value
+from rocsteady.model import (
+    Blame,
+    Certainty,
+    Decision,
+    Failure,
+    FailureKind,
+    Fingerprint,
+    Next,
+    Observation,
+    ProbeOutcome,
+    Strategy,
+    Value,
+)
 from rocsteady.store.values import (
     AttemptRecord,
+    AttemptResult,
     Bucket,
     Deadly,
     DecisionRecord,
@@ -328,6 +341,23 @@ TABLES: Mapping[type[Value], str] = {
     Observed: "observations",
 }
 
+# What stands for a value that a newer version wrote and this one cannot read.
+UNREADABLE: Mapping[object, Value | None] = {
+    Blame | None: None,
+    AttemptResult | None: None,
+    Strategy: Strategy(),
+    Decision: Decision(next=Next.AGAIN, why="only a newer version of rocsteady can read why"),
+    Failure: Failure(
+        kind=FailureKind.UNKNOWN,
+        title="A failure that only a newer version of rocsteady can read",
+        words="",
+        certainty=Certainty.UNKNOWN,
+        fingerprint=Fingerprint(kind=FailureKind.UNKNOWN),
+        seen=(),
+    ),
+    Observation: Observation(probe="", outcome=ProbeOutcome.NOT_RUN, tries=0, seconds=0.0),
+}
+
 
 def put(value: Value) -> Work:
     """Return the writing of a row, in place of the one with the same key if there is one."""
@@ -403,7 +433,9 @@ def _values(
         columns = dict(zip(names, row, strict=True))
         for name in packed:
             text = columns[name]
-            columns[name] = None if text is None else unpacked(str(text))
+            columns[name] = (
+                None if text is None else _or_unreadable(packed[name], unpacked(str(text)))
+            )
         for name in times:
             columns[name] = _possible(columns[name])
         try:
@@ -415,10 +447,10 @@ def _values(
 @cache  # to ask msgspec takes longer than to read a row
 def _columns(
     kind: type[Value], without: tuple[str, ...]
-) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
-    """Return the columns of a table, those that hold JSON, and those of times."""
+) -> tuple[tuple[str, ...], Mapping[str, object], tuple[str, ...]]:
+    """Return the columns of a table, those that hold JSON with their types, and those of times."""
     fields = [field for field in msgspec.structs.fields(kind) if field.name not in without]
-    packed = tuple(field.name for field in fields if _is_json(field.type))
+    packed = {field.name: field.type for field in fields if _is_json(field.type)}
     times = tuple(field.name for field in fields if field.type in (float, float | None))
     return tuple(field.name for field in fields), packed, times
 
@@ -432,3 +464,13 @@ def _is_json(kind: object) -> bool:
     parts = get_args(kind) if isinstance(kind, UnionType) else (kind,)
     values = any(isinstance(part, type) and issubclass(part, Value) for part in parts)
     return values or getattr(kind, "__origin__", None) in (dict, tuple)
+
+
+def _or_unreadable(kind: Any, content: object) -> object:  # noqa: ANN401 - a type or a union
+    """Return a JSON column as it is, or what stands for it if a newer version wrote it."""
+    if kind not in UNREADABLE:
+        return content
+    try:
+        return convert(content, kind)
+    except msgspec.ValidationError:
+        return UNREADABLE[kind]
