@@ -161,15 +161,9 @@ def test_what_is_given_up_for_the_budget_is_said() -> None:
     )
 
 
-def test_a_comparison_uses_all_trials_of_an_option() -> None:
-    """The unchanged script, once more, was 1.9 times as fast as at first."""
-    tuned = replace(option(10, chance=0.95, name="cpu+x"), pace=pace(2.6), rates=(2.6,))
-    plain = replace(option(21, chance=0.95, name="cpu"), pace=pace(1.24), rates=(1.0, 1.9))
-
-    said = take(plan(tuned, plain))
-
-    assert "Option 2 takes 1.4 to 2.6 times as long" in said
-    assert "2.1" not in said
+def test_the_next_option_is_compared_by_how_long_it_takes() -> None:
+    assert "Option 2 takes 2.1 times as long." in take(plan(option(10), option(21, name="cpu")))
+    assert "about the same time" in take(plan(option(10), option(10.5, name="cpu")))
 
 
 def test_what_takes_hours_to_set_up_for_seconds_of_work_is_not_compared_by_a_factor() -> None:
@@ -180,12 +174,3 @@ def test_what_takes_hours_to_set_up_for_seconds_of_work_is_not_compared_by_a_fac
 
     assert "times as long" not in said
     assert "45 min" in said
-
-
-def test_trials_that_differ_more_than_two_options_do_prove_nothing() -> None:
-    tuned = replace(option(10, chance=0.95, name="cpu+x"), pace=pace(1.3), rates=(1.3,))
-    plain = replace(option(12, chance=0.95, name="cpu"), pace=pace(1.1), rates=(0.8, 1.5))
-
-    assert "Option 2 takes 0.9 to 1.6 times as long, according to the trials." in take(
-        plan(tuned, plain)
-    )

@@ -215,8 +215,7 @@ class Planner:
     ) -> None:
         """Make a row of a result, or say why it is none."""
         self.observed.append((option.id, result))
-        rates = (result.pace.rate,) if result.pace else ()
-        option = replace(option, strategy=result.strategy, pace=result.pace, rates=rates)
+        option = replace(option, strategy=result.strategy, pace=result.pace)
         if not result.works and not result.failure:  # it was cut short
             why = (failed(result), *option.rests_on)
             option = replace(option, basis=Basis.NOT_TRIED, cut_short=True, rests_on=why)

@@ -266,47 +266,29 @@ def _other(first: Option, plan: Plan) -> str:
     second = plan.options[1]
     if first.finish is None or second.finish is None:
         return ""
-    if second.changes and second.finish.seconds < first.finish.seconds:
+    end, other_end = first.finish.seconds, second.finish.seconds
+    if second.changes and other_end < end:
         return f"Option {second.number} is faster but changes the job ({second.changes})."
-    return _how_long(first, second)
+    return _how_long(first, second, end, other_end)
 
 
-def _how_long(first: Option, second: Option) -> str:
-    low, high = _ratios(first, second)
-    option = f"Option {second.number}"
-    if low > NO_COMPARISON and first.finish is not None and second.finish is not None:
-        if second.finish.seconds > YEAR:
-            return f"{option} never finishes."
-        later = rough_duration(second.finish.seconds - first.finish.seconds)
-        return f"{option} finishes {later} after option {first.number}."
-    if low > WORTH_A_WORD:
-        times = f"{low:.1f}" if high < low * WORTH_A_WORD else f"{low:.1f} to {high:.1f}"
-        return f"{option} takes {times} times as long."
-    if high * WORTH_A_WORD < 1:
+def _how_long(first: Option, second: Option, end: float, other_end: float) -> str:
+    name, ratio = f"Option {second.number}", other_end / max(end, 1.0)
+    if ratio > NO_COMPARISON and other_end > YEAR:
+        return f"{name} never finishes."
+    if ratio > NO_COMPARISON:
+        return f"{name} finishes {rough_duration(other_end - end)} after option {first.number}."
+    if ratio > WORTH_A_WORD:
+        return f"{name} takes {ratio:.1f} times as long."
+    if ratio * WORTH_A_WORD < 1:
         against = [
             f"its risk is {second.risk.value}" * (second.risk is not Risk.LOW),
             "it is an estimate" * (second.basis is Basis.ESTIMATE is not first.basis),
             "costs money" * bool(second.cost),
         ]
         told = " and ".join(each for each in against if each)
-        return f"{option} may be faster{f', but {told}' if told else ''}."
-    if high > WORTH_A_WORD:
-        return f"{option} takes {low:.1f} to {high:.1f} times as long, according to the trials."
-    return f"{option} takes about the same time."
-
-
-def _ratios(first: Option, second: Option) -> tuple[float, float]:
-    """Return how many times as long the second takes, by the trials that differ the most."""
-    if first.finish is None or second.finish is None:
-        return 1.0, 1.0
-    ratio = second.finish.seconds / max(first.finish.seconds, 1.0)
-    spans = []
-    for option in (first, second):
-        rate = option.pace.rate if option.pace else 1.0
-        rates = [each / rate for each in option.rates] or [1.0]
-        spans.append((min(*rates, 1.0), max(*rates, 1.0)))
-    (slow, fast), (slow_second, fast_second) = spans
-    return ratio * slow / fast_second, ratio * fast / slow_second
+        return f"{name} may be faster{f', but {told}' if told else ''}."
+    return f"{name} takes about the same time."
 
 
 def _untried(plan: Plan) -> str:

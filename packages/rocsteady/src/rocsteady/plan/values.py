@@ -71,7 +71,6 @@ class Option(Value, frozen=True, kw_only=True):
     variant: str = ""  # of the job file
     command: tuple[str, ...] = ()  # of its own, where a variant has other arguments
     pace: Pace | None = None
-    rates: tuple[float, ...] = ()  # steps a second of each trial here, the first first
     failures: int = 0  # that were seen here, in trials and in runs
     failed_steps: int = 0  # steps in which these were seen
     kinds: tuple[str, ...] = ()  # of the failures
