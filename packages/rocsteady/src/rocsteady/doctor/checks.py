@@ -28,6 +28,7 @@ from rocsteady.doctor.training_gpus import (
     settings,
     trainable,
 )
+from rocsteady.store.location import NETWORK
 
 
 # For which GPUs the installed torch has code. Beside a card, the processor's own graphics do
@@ -152,19 +153,6 @@ def mixed_rocm_libraries(machine: Machine, facts: Facts, knowledge: Knowledge) -
 
 
 # MIOpen compiles kernels at first use; a cache that is off or lost makes it do so every time.
-NETWORK = (
-    "nfs",
-    "nfs4",
-    "cifs",
-    "smb3",
-    "lustre",
-    "beegfs",
-    "gpfs",
-    "fuse.sshfs",
-    "9p",
-    "afs",
-    "ceph",
-)
 ON = ("1", "true", "on", "yes", "enable", "enabled")  # in any case, as MIOpen reads it
 CONTENTS = {
     "kernel cache": "the cache of compiled kernels",
@@ -196,6 +184,6 @@ def _trouble(cache: Cache) -> str:
         return ""
     if not cache.disk.writable:
         return "cannot be written"
-    if cache.disk.filesystem in NETWORK:
+    if cache.disk.filesystem in (*NETWORK, "fuse.sshfs"):
         return f"lies on a network file system ({cache.disk.filesystem})"
     return ""

@@ -371,19 +371,16 @@ class VisibleGpus(Value, frozen=True, kw_only=True):
 
 
 def visible_to_a_run(machine: Machine, knowledge: Knowledge) -> VisibleGpus:
-    """Judge by masks, driver and torch; what does not show counts as one GPU of any kind."""
+    """Judge by masks, driver and torch.
+
+    WSL2 and NVIDIA's driver show nothing to us: that counts as one GPU of any kind.
+    """
     gfx = (gfx_of(gpu, knowledge) for gpu in trainable(machine))
+    torch = machine.torch
+    unseen = machine.system.dxg or (torch is not None and torch.build == "cuda")
+    count = len(visible(machine)) or int(unseen)
     return VisibleGpus(
-        gpus=_count_visible(machine),
+        gpus=0 if torch is not None and torch.build == "cpu" else count,
         gfx=tuple(filter(None, dict.fromkeys(gfx))),
         arches=release_arches(machine, knowledge),
     )
-
-
-def _count_visible(machine: Machine) -> int:
-    """Count what a run would see; WSL2 and NVIDIA's driver show nothing to us."""
-    torch = machine.torch
-    unseen = machine.system.dxg or (torch is not None and torch.build == "cuda")
-    if torch is not None and torch.build == "cpu":
-        return 0
-    return len(visible(machine)) or int(unseen)

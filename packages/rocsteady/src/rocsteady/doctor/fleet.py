@@ -28,7 +28,6 @@ from rocsteady.errors import ExaminationError
 from rocsteady.model import Value
 from rocsteady.typed_values import decode
 
-FLEET_VERSION = 1
 TOLERANCE = 0.03  # of an amount of memory: machines of the same parts differ that much
 SMALL_GROUP = 0.05  # a group smaller than this part of the largest is compared with the largest
 COMMON = 0.5  # a value that fewer machines have is not normal for the others
@@ -116,7 +115,7 @@ class Unreadable(Value, frozen=True, kw_only=True):
 
 
 class FleetReport(Value, frozen=True, kw_only=True):
-    version: int = FLEET_VERSION
+    version: int = 1
     machines: int
     groups: tuple[FleetGroup, ...]  # the largest first
     unreadable: tuple[Unreadable, ...]

@@ -361,7 +361,8 @@ def _comment(*lines: str) -> str:
         piece
         for line in lines
         for piece in textwrap.wrap(
-            _printable(line),
+            # What a script printed, or a file is called, must not end the comment.
+            "".join(mark if mark.isprintable() else "?" for mark in line),
             COMMENT_WIDTH - 2,
             subsequent_indent="  " if line.startswith("- ") else "",
             break_long_words=False,
@@ -369,11 +370,6 @@ def _comment(*lines: str) -> str:
         )
     )
     return "\n".join(f"# {piece}" for piece in wrapped)
-
-
-def _printable(text: str) -> str:
-    """Keep what a script printed, or a file is called, from ending the comment."""
-    return "".join(mark if mark.isprintable() else "?" for mark in text)
 
 
 def _list(words: Iterable[str]) -> str:

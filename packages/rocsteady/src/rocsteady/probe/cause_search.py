@@ -30,7 +30,6 @@ from rocsteady.probe.values import VERBS
 from rocsteady.run.recovery.machine import RunMachine
 from rocsteady.system.bounded_call import AnswerKind, ask
 
-CAUSE_VERSION = 1  # of the JSON that a Cause is written as
 REPRODUCING, ALONE, OF_SCRIPT = 3, 5, 3  # tries
 ENOUGH = 2  # tries that fail under a cure of what always fails
 LINES, SCRIPT_BYTES = 40, 64 * 1024  # of a reproduction, at most
@@ -83,7 +82,7 @@ class Cure(Value, frozen=True, kw_only=True):
 class Cause(Value, frozen=True, kw_only=True):
     """What was found; the value behind the screen, ``--json`` and the report."""
 
-    version: int = CAUSE_VERSION
+    version: int = 1
     command: tuple[str, ...]
     run: str = ""  # that failed; "": the command was typed
     reproducing: Experiment

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from rocsteady.model import Observation, ProbeOutcome, Value
 
-DRILL_VERSION = 1  # of the JSON that a DrillResult is written as
 VERBS = {
     ProbeOutcome.WRONG: "computes wrong numbers",
     ProbeOutcome.EXCEPTION: "raises an error",
@@ -37,7 +36,7 @@ class FaultResult(Value, frozen=True, kw_only=True):
 class DrillResult(Value, frozen=True, kw_only=True):
     """What came of a drill; the value behind both the screen and ``--json``."""
 
-    version: int = DRILL_VERSION
+    version: int = 1
     command: tuple[str, ...]
     faults: tuple[FaultResult, ...]
     can_resume: bool  # a way to resume is known

@@ -152,7 +152,13 @@ def to_do(found: Inspection, advice: Sequence[Step]) -> tuple[Step, ...]:
     if found.state is ProcessState.STUCK:
         line = Step(text=f"Fix {spoken(found.place)}: nothing can end the wait there.")
         here = [step for step in advice if not {*step.commands} & {*ELSEWHERE}]
-        known = [_for(step, command) for step in here[:2]]
+        known = [  # with the user's own command
+            Step(
+                text=it.text,
+                commands=tuple(typed.replace(SCRIPT, command) for typed in it.commands),
+            )
+            for it in here[:2]
+        ]
         return (*((line,) if found.place else ()), *known, next_time)
     if found.state is ProcessState.STOPPED:
         continues = (f"kill -CONT {found.pid}",)
@@ -165,8 +171,3 @@ def to_do(found: Inspection, advice: Sequence[Step]) -> tuple[Step, ...]:
             ),
         )
     return (again, next_time)
-
-
-def _for(step: Step, command: str) -> Step:
-    """Return advice with the user's own command."""
-    return Step(text=step.text, commands=tuple(it.replace(SCRIPT, command) for it in step.commands))

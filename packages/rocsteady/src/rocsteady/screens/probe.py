@@ -12,7 +12,6 @@ from rocsteady.probe.values import VERBS, DrillResult, FaultResult, ProbeLine
 from rocsteady.screens.screen import Column, Page
 from rocsteady.wording import capitalized, duration, plural
 
-VERSION = 1  # of the JSON lines
 WORD = 9  # columns of the outcome
 MAX_TITLE = 29  # columns; a longer one has a line of its own
 WORDS = {
@@ -29,7 +28,7 @@ WORDS = {
 
 
 class ProbeSummary(Value, frozen=True, kw_only=True):
-    version: int = VERSION
+    version: int = 1  # of the JSON lines
     level: str
     software: str
     ok: int

@@ -87,7 +87,9 @@ class Meter:
             bucket,
             last_step=sample.step,
             total=sample.total if sample.total is not None else bucket.total,
-            first_progress=_either(bucket.first_progress, sample.at if moved else None),
+            first_progress=sample.at
+            if moved and bucket.first_progress is None
+            else bucket.first_progress,
             last_progress=sample.at if moved else bucket.last_progress,
             quiet=max(bucket.quiet, sample.quiet),
             seconds_in=_sum((bucket.seconds_in, spent)),
@@ -204,7 +206,3 @@ def _rounded(bucket: Bucket) -> Bucket:
 def _significant(value: float) -> float:
     """Keep six digits: a bucket is a row, and its rows are most of a journal."""
     return float(f"{value:.6g}")
-
-
-def _either(first: float | None, second: float | None) -> float | None:
-    return second if first is None else first

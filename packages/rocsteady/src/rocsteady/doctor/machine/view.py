@@ -148,7 +148,10 @@ def patiently(root: Root, look: Callable[[View], T]) -> tuple[T, View]:
         stuck = _watch(thread, view)
         if stuck is None:
             break
-        view = _without(view, stuck)
+        answers = dict(view.answers)
+        answers[stuck] = TimeoutError(errno.ETIMEDOUT, "no answer", stuck[1])
+        view = View(root, deadline=deadline)
+        view.answers = answers
     result = results[0]
     if isinstance(result, Exception):
         raise result
@@ -178,13 +181,6 @@ def _watch(thread: threading.Thread, view: View) -> Question | None:
         out_of_time = view.deadline is not None and now > view.deadline + GRACE.total_seconds()
         if waiting and (out_of_time or now - waiting[1] > ONE_READ.total_seconds()):
             return waiting[0]
-
-
-def _without(view: View, stuck: Question) -> View:
-    fresh = View(view.root, deadline=view.deadline)
-    fresh.answers = dict(view.answers)
-    fresh.answers[stuck] = TimeoutError(errno.ETIMEDOUT, "no answer", stuck[1])
-    return fresh
 
 
 def _reason(error: OSError) -> str:
