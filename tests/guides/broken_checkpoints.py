@@ -156,53 +156,10 @@ def of_lightning(made: Path) -> dict[str, str | None]:
     return chosen
 
 
-def of_accelerate(made: Path) -> dict[str, str | None]:
-    from accelerate import Accelerator  # noqa: PLC0415
-    from accelerate.utils import ProjectConfiguration  # noqa: PLC0415
-    from rocsteady_train.integrations.accelerate import newest_checkpoint, resume  # noqa: PLC0415
-
-    class Progress:
-        def __init__(self) -> None:
-            self.step = 0
-
-        def state_dict(self) -> dict[str, int]:
-            return {"step": self.step}
-
-        def load_state_dict(self, state: dict[str, int]) -> None:
-            self.step = state["step"]
-
-    def start() -> tuple[Accelerator, Progress, int | None]:
-        project = ProjectConfiguration(str(made.parent), automatic_checkpoint_naming=True)
-        accelerator = Accelerator(project_config=project)
-        net = torch.nn.Linear(4, 1)
-        optimizer = torch.optim.AdamW(net.parameters())
-        net, optimizer = accelerator.prepare(net, optimizer)
-        progress = Progress()
-        accelerator.register_for_checkpointing(progress)
-        number = resume(accelerator)
-        net(torch.ones(4)).sum().backward()
-        optimizer.step()
-        return accelerator, progress, number
-
-    accelerator, progress, number = start()
-    chosen: dict[str, str | None] = {"number at first": str(number)}
-    for step in (1, 2, 3):
-        progress.step = step
-        accelerator.save_state()
-    chosen |= compare(made, made / "checkpoint_2", newest_checkpoint)
-    half(made / "checkpoint_2" / "optimizer.bin")
-    accelerator, progress, number = start()
-    chosen["number after that"] = f"{number}, step {progress.step}"
-    accelerator.save_state()
-    chosen["saved next"] = _named(newest_checkpoint(made))
-    return chosen
-
-
 if __name__ == "__main__":
     kinds = {
         "transformers": of_transformers,
         "lightning": of_lightning,
-        "accelerate": of_accelerate,
     }
     folder = Path.cwd() / "checkpoints"
     result = kinds[sys.argv[1]](folder)

@@ -70,17 +70,3 @@ def test_checkpoints_of_lightning(tmp_path: Path, frameworks_python: str) -> Non
         "an older one is asked for": "step=4.ckpt",
         "no folder": None,
     }
-
-
-def test_checkpoints_of_accelerate(tmp_path: Path, frameworks_python: str) -> None:
-    found = chosen("accelerate", tmp_path, frameworks_python)
-
-    told = {
-        "number at first": "None",
-        "nothing": "checkpoint_2",
-        "number after that": "1, step 2",
-        "saved next": "checkpoint_3",
-    }
-    assert {name: found.pop(name) for name in told} == told
-    assert len(found) >= 16
-    assert {name for name, newest in found.items() if newest != "checkpoint_1"} == set()
