@@ -90,7 +90,7 @@ def test_a_gpu_is_free_that_nobody_has_a_queue_on_unless_the_attempt_used_one(
 @pytest.mark.skipif(os.name == "nt", reason="processes cannot be listed on native Windows")
 def test_threads_are_members_too(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        "rocsteady.hangs.looking.process_tree.has_the_kernels_numbers", lambda: True
+        "rocsteady.hangs.looking.process_tree._has_the_kernels_numbers", lambda: True
     )
     code = "import threading; threading.Thread(target=input).start(); print(flush=True)"
     with subprocess.Popen(
@@ -109,7 +109,7 @@ def test_threads_are_members_too(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_in_a_container_numbers_prove_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        "rocsteady.hangs.looking.process_tree.has_the_kernels_numbers", lambda: False
+        "rocsteady.hangs.looking.process_tree._has_the_kernels_numbers", lambda: False
     )
     collector = MemberCollector(0.0)
 

@@ -43,8 +43,6 @@ MAY = {
     "run/startup.py": "files of the system",
     "run/recovery/backoff.py": "files of the kernel",
     "run/checkpoints/torch_file.py": "a part of a zip that was opened with care",
-    "integrations/kernel_faults.py": "a device of the kernel, without blocking",
-    "integrations/torchrun_channels.py": "files of the kernel",
     "loop/roll_back.py": "adds to a file of its own",
     "integrations/lightning.py": "a part of a zip that was judged before",
 }

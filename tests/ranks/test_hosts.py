@@ -86,19 +86,6 @@ def test_a_deadlocked_rank_is_found_on_whichever_host(
     assert named == [(rank, str(rank // RANKS))], job.all_said()
 
 
-def test_a_host_without_a_watcher_does_not_blind_the_others(start: Starts) -> None:
-    job = start(2, 150)
-    assert job.until(lambda: bool(job.told("saved"))), job.all_said()
-    os.kill(job.watcher(2), signal.SIGKILL)
-    assert job.until(lambda: "the watcher has ended" in job.said(2)), job.all_said()
-
-    (job.shared / "fault-0").write_text("lock", encoding="utf-8")
-
-    assert ended_well(job), job.all_said()
-    assert job.generations() == 2
-    assert "host 1 (it has no watcher)" in job.said(1)
-
-
 @pytest.mark.skipif(shutil.which("gcc") is None, reason="there is no gcc")
 @pytest.mark.parametrize("calls", [True, False])
 def test_a_host_without_ptrace_does_not_blind_the_others(

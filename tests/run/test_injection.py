@@ -49,7 +49,7 @@ def test_lays_out_one_package_and_sitecustomize_for_their_owner_only(tmp_path: P
     sources = {path.relative_to(inside) for path in inside.rglob("*.py")}
     laid_out = {path.relative_to(package) for path in package.rglob("*.py")}
     not_needed = {path for path in sources if path.parts[0] in ("payloads", "sitecustomize.py")}
-    rendezvous = {Path("torchrun.py"), Path("kernel_faults.py")}
+    rendezvous = {Path("torchrun.py")}
     assert laid_out == sources - not_needed | rendezvous
     assert Path("heartbeat/hooks.py") in laid_out
     folders = [path for path in package.rglob("*") if path.is_dir()]

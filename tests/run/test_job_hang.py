@@ -2,23 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import signal
-import subprocess
-import sys
-import time
 from collections import Counter
 from collections.abc import Sequence
 from typing import cast
 
 import msgspec
 import pytest
-from rocsteady_train.integrations.torchrun_channels import (
-    STILL_LOOK,
-    HangChannel,
-    HostChannel,
-    StandStill,
-)
+from rocsteady_train.integrations.torchrun_channels import HangChannel, HostChannel
 
 from rocsteady.hangs.judgment.verdict import Patience, Verdict
 from rocsteady.hangs.proof.wait_set import Activity, Member, WaitSet, WakeSource
@@ -288,33 +278,3 @@ def test_with_one_host_its_own_verdict_counts() -> None:
 
     assert watch.is_proven(HUNG, (), lambda: True)
     assert not watch.is_proven(HEALTHY, (), lambda: True)
-
-
-AGENT = """
-import subprocess, sys
-subprocess.Popen([sys.executable, "-c", ""])  # as a watcher that was killed: nobody waits for it
-rank = "import threading; print(flush=True); threading.Event().wait()"
-subprocess.Popen([sys.executable, "-c", rank])
-sys.stdin.read()
-"""
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="other kernels do not tell what is waited for")
-def test_ranks_without_a_watcher_stand_still_beside_a_process_that_has_ended() -> None:
-    clock, seen = [0.0], []
-    with subprocess.Popen(
-        [sys.executable, "-c", AGENT],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        start_new_session=True,
-    ) as agent:
-        assert agent.stdout is not None
-        agent.stdout.readline()
-        time.sleep(0.5)  # for the other one to have ended
-        stands = StandStill(agent.pid, now=lambda: clock[0])
-        for _ in range(9):
-            clock[0] += STILL_LOOK
-            seen.append(stands.look())
-        os.killpg(agent.pid, signal.SIGKILL)
-
-    assert seen == [False] * 7 + [True] * 2

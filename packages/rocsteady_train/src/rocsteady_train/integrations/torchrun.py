@@ -9,8 +9,8 @@ that starts no command, but watches the ranks of this agent. They exchange JSON,
 over a socket. Watchers of several hosts agree on each generation through its store: no two hosts
 start different things. ``torchrun_channels.py`` has both.
 
-``rocsteady run`` copies this file and ``kernel_faults.py`` beside ``inside/``, for a training
-environment without rocsteady: they import only the standard library and public names of torch.
+``rocsteady run`` copies this file beside ``inside/``, for a training environment without
+rocsteady: it imports only the standard library and public names of torch.
 """
 
 from __future__ import annotations
@@ -27,7 +27,6 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import torch
 from torch.distributed import DistError
-from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
 from torch.distributed.elastic.rendezvous.api import (
     RendezvousClosedError,
     RendezvousError,
@@ -37,8 +36,6 @@ from torch.distributed.elastic.rendezvous.api import (
     RendezvousParameters,
     rendezvous_handler_registry,
 )
-
-from .kernel_faults import KernelFaults
 
 if TYPE_CHECKING:
     from rocsteady_train.integrations.torchrun_channels import HostChannel, Proposal, Watcher
@@ -107,8 +104,6 @@ class Rendezvous(RendezvousHandler):
         self._channel: HostChannel | None = None  # to the other hosts, of this generation
         self._hangs: Any = None  # what hosts tell each other of stuck ranks
         self._is_hang_fault_said = False
-        self._kernel = KernelFaults()
-        self._still: Any = None  # how ranks stand still, where there is no watcher
         if watched:
             atexit.register(self._stopped)
             self._start_watcher()
@@ -144,7 +139,6 @@ class Rendezvous(RendezvousHandler):
             if self._several:
                 self._channel = self._to_others(info)  # watched or not: how one ends, all do
             if not self._watched or self._prepare(info):
-                self._kernel.forget()  # what it said of the ranks before
                 return info
         sys.stderr.write(
             f"rocsteady: the hosts did not agree in {TRIES} tries (exit code {RETRY}).\n"
@@ -241,8 +235,6 @@ class Rendezvous(RendezvousHandler):
     def shutdown(self) -> bool:
         """Leave the rendezvous, at the end of the job; with the watcher's exit code, if any."""
         error = sys.exc_info()[1]  # torchrun calls this while its own error is on the way
-        if isinstance(error, ChildFailedError):
-            add_kernel_faults(error, self._kernel)
         spares = self._several and self._restarts and error is None and self._finish()
         done = not self._is_cut_off and bool(self._inner.shutdown())
         if spares:
@@ -321,7 +313,9 @@ class Rendezvous(RendezvousHandler):
         """Pass on what the watchers of all hosts tell each other of stuck ranks."""
         # Signs of life need no watcher: without them, other hosts would take this one for lost.
         was_gone = watcher is None or watcher.is_gone
-        messages = [] if watcher is None or watcher.is_gone else watcher.listen()
+        # What one that is gone has said, nobody can take back any more: its ranks may move.
+        withdrawn: list[dict[str, Any]] = [{"part": None}]
+        messages = withdrawn if watcher is None or watcher.is_gone else watcher.listen()
         if watcher is not None and watcher.is_gone and not was_gone and watcher.end is None:
             sys.stderr.write(
                 "rocsteady: the watcher has ended; hangs go unnoticed until the ranks restart.\n"
@@ -329,7 +323,7 @@ class Rendezvous(RendezvousHandler):
         if self._hangs is None:
             return
         try:
-            for message in [*messages, *self._unwatched(watcher)]:
+            for message in messages:
                 self._hangs.heard(message)
             message = self._hangs.look()
         except FAULTS as error:  # whatever it is, the ranks go on
@@ -339,17 +333,6 @@ class Rendezvous(RendezvousHandler):
             return
         if message is not None and watcher is not None:
             watcher.tell(**message)
-
-    def _unwatched(self, watcher: Watcher | None) -> list[dict[str, Any]]:
-        """Return what a host without a watcher says of its ranks: that they stand still, or not."""
-        if watcher is not None and not watcher.is_gone:
-            return []
-        from rocsteady_train.integrations.torchrun_channels import NO_WATCHER, StandStill  # noqa: PLC0415 - where there are several
-
-        if self._still is None:
-            self._still = StandStill(os.getpid())
-            return [{"part": None}]  # what it said before, nobody can take back any more
-        return [{"part": NO_WATCHER if self._still.look() else None}]
 
     def _prepare(self, info: RendezvousInfo) -> bool:
         """Let the watcher decide how this generation starts; False: repeat the rendezvous."""
@@ -412,7 +395,7 @@ class Rendezvous(RendezvousHandler):
         )
 
         watcher = self._watcher
-        self._hangs, self._still = HangChannel(channel), None
+        self._hangs = HangChannel(channel)
         answer = None if watcher is None else watcher.answer(PROPOSAL_WITHIN, "proposal")
         mine: Proposal | None = None
         if answer is not None and "end" in answer:
@@ -507,25 +490,6 @@ class Rendezvous(RendezvousHandler):
         if self._watcher is not None:
             self._watcher.reap()
         sys.exit(code)
-
-
-def add_kernel_faults(error: ChildFailedError, kernel: KernelFaults) -> None:
-    """Put what the kernel said into torchrun's message, below the signal that ended a rank.
-
-    torch 2.14 has a method for it, ``ErrorHandler.maybe_enrich_signal_failure_message``, and no way
-    to give it another handler. This needs neither, and is the same in all versions.
-    """
-    try:
-        _, failure = error.get_first_failure()
-        if failure.exitcode >= 0 or not isinstance(failure.message, str):
-            return
-        lines = kernel.lines({each.pid for each in error.failures.values()})
-        if kernel.why_not:
-            lines = [f"its log cannot be read ({kernel.why_not}); look into: sudo dmesg"]
-        failure.message += "".join(f"\n  kernel    : {line}" for line in lines)
-        error.args = (error.format_msg(),)
-    except FAULTS as fault:  # of ours: torchrun's message stays as it is
-        sys.stderr.write(f"rocsteady: the kernel log could not be added: {fault!r}\n")
 
 
 def _first_failure(error: Any) -> dict[str, int] | None:  # noqa: ANN401 - torch's ChildFailedError

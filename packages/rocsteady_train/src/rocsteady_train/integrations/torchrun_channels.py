@@ -442,69 +442,6 @@ class HangChannel:
         return {"confirm": asked}
 
 
-STILL_LOOK = 10.0  # seconds between two looks at ranks that have no watcher
-STILL_FOR = 60.0  # seconds that they stand still before a host says so
-IDLE_SHARE = 0.05  # of a core, for all of them together
-SERVING = ("gloo_tcp_loop", "pt_tcpstore", "pt_tcpstore_uv")  # threads that wait for peers
-NO_WATCHER: Message = {"part": "abstains", "why": "it has no watcher"}
-
-
-class StandStill:
-    """Whether the ranks of this agent stand still, as far as can be told without a watcher.
-
-    Every thread waits for a lock, or for peers as torch's own threads do, and none uses processor
-    time. Whatever else is seen may be work.
-    """
-
-    def __init__(self, agent: int, now: Callable[[], float] = time.monotonic) -> None:
-        self._agent, self._now = agent, now
-        self._since: float | None = None
-        self._before: tuple[float, float, frozenset[int]] = (0.0, 0.0, frozenset())
-        self._next_look = 0.0
-
-    def look(self) -> bool:
-        """Return whether they have stood still for a minute. Looks now and then."""
-        now = self._now()
-        if now >= self._next_look:
-            self._next_look = now + STILL_LOOK
-            self._since = (self._since or now) if self._is_still(now) else None
-        return self._since is not None and now - self._since >= STILL_FOR
-
-    def _is_still(self, now: float) -> bool:
-        try:
-            pids = frozenset(_below(self._agent))
-            threads = [task for pid in pids for task in Path(f"/proc/{pid}/task").iterdir()]
-            seen = [found for task in threads if (found := _thread(task)) is not None]
-        except (OSError, ValueError, IndexError):  # one has just ended, or may not be read
-            return False
-        used = sum(seconds for _, seconds in seen)
-        (at, before, same), self._before = self._before, (now, used, pids)
-        idle = pids == same and (used - before) / max(now - at, 1e-9) < IDLE_SHARE
-        return bool(seen) and idle and all(waits for waits, _ in seen)
-
-
-def _below(pid: int) -> list[int]:
-    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-    return [each for child in map(int, children) for each in (child, *_below(child))]
-
-
-def _thread(task: Path) -> tuple[bool, float] | None:
-    """Return whether a thread waits for a lock or a peer, and the seconds of processor time.
-
-    None: it has ended, as the watcher has that nobody waited for yet.
-    """
-    name, _, rest = (task / "stat").read_text().partition(" (")[2].rpartition(") ")
-    fields = rest.split()
-    if fields[0] in "ZX":
-        return None
-    function = (task / "wchan").read_text()
-    waits = fields[0] == "S" and (
-        function.startswith("futex")
-        or (name in SERVING and function.startswith(("ep_poll", "do_epoll")))
-    )
-    return waits, (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
-
 def _most(weight: int) -> int:
     return 1 if weight == HEIR else MAX_READ
 

@@ -13,8 +13,6 @@ from collections.abc import Iterable
 from datetime import timedelta
 from pathlib import Path
 
-from rocsteady_train.integrations.kernel_faults import records
-
 from rocsteady.hangs.looking.process_tree import Members
 from rocsteady.model import Value
 from rocsteady.system.bounded_call import AnswerKind, ask
@@ -22,6 +20,7 @@ from rocsteady.system.bounded_call import AnswerKind, ask
 KMSG = Path("/dev/kmsg")
 CLOCK_SLACK = 2.0  # seconds by which the kernel's clock may differ from ours
 MAX_LINES = 5000  # kept: the newest
+RECORD_LIMIT = 8192  # bytes; more than the kernel hands out at once
 ANSWER_LIMIT = 4 * 1024 * 1024
 JOURNAL = (
     "journalctl", "--dmesg", "--boot", "--no-pager", "--quiet", "--no-hostname",
@@ -85,10 +84,21 @@ def _concerns(line: str, members: Members) -> bool:
 def _from_kmsg(kmsg: Path, deadline: float) -> list[tuple[float, str]]:
     """Read the kernel's own ring: one record a read, until there is no more."""
     descriptor = os.open(kmsg, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
+    entries: list[tuple[float, str]] = []
     try:
-        return [entry for text in records(descriptor, deadline) for entry in parse_records(text)]
+        while time.monotonic() < deadline:
+            try:
+                record = os.read(descriptor, RECORD_LIMIT)
+            except BlockingIOError:
+                break
+            except BrokenPipeError:  # overwritten meanwhile; the next read goes on
+                continue
+            if not record:
+                break
+            entries += parse_records(record.decode("utf-8", "replace"))
     finally:
         os.close(descriptor)
+    return entries
 
 
 def parse_records(text: str) -> list[tuple[float, str]]:

@@ -12,8 +12,6 @@ from datetime import timedelta
 from functools import partial
 from pathlib import Path
 
-from rocsteady_train.integrations.kernel_faults import has_the_kernels_numbers
-
 from rocsteady.doctor.machine.gpus import parse_properties, pci_address
 from rocsteady.hangs.looking.cgroups import ROOT
 from rocsteady.hangs.values import Snapshot
@@ -23,6 +21,7 @@ from rocsteady.system.parallel import run_all
 
 KFD = "sys/class/kfd/kfd"
 RENDER = "/dev/dri/renderD"
+OF_THIS_MACHINE = "pid:[4026531836]"  # the kernel's own numbers of processes
 TORCH_LIBRARY = b"libtorch"  # begins the names of its libraries
 MAPS_WITHIN = timedelta(seconds=1)
 SOONEST, LATEST = 1.0, 10.0  # seconds between two snapshots: often at first, seldom later
@@ -97,10 +96,18 @@ class MemberCollector:
         threads = {thread.tid for process in seen for thread in process.threads}
         ids = self._ids | {process.pid for process in seen} | threads
         return Members(
-            ids=frozenset(ids) if has_the_kernels_numbers() else frozenset(),
+            ids=frozenset(ids) if _has_the_kernels_numbers() else frozenset(),
             gpus=frozenset(self._gpus),
             all_gpus=frozenset(gpu_addresses(self._root).values()),
         )
+
+
+def _has_the_kernels_numbers() -> bool:
+    """Return whether processes have the numbers of the kernel log here: not in containers."""
+    try:
+        return procfs.link(f"{procfs.PROC}/self/ns/pid") == OF_THIS_MACHINE
+    except OSError:
+        return False
 
 
 def gpu_addresses(root: Path = ROOT) -> dict[int, str]:

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 PACKAGE = "_rocsteady_inside"
 PACKAGES = ("", "heartbeat")  # of inside/ that a training process needs
-RENDEZVOUS = ("torchrun.py", "kernel_faults.py")  # what torchrun needs, beside inside/
+RENDEZVOUS = "torchrun.py"  # what torchrun needs, beside inside/
 SITECUSTOMIZE = "sitecustomize.py"
 PREFIX = "rocsteady-"
 OWNER_LIMIT = 4096  # bytes
@@ -104,9 +104,8 @@ def lay_out(folder: Path) -> Injection:
 
 def _offer_rendezvous(site: Path) -> None:
     """Lay out the handler for torchrun, and the entry point by which torchrun finds it."""
-    for name in RENDEZVOUS:
-        source = resources.files("rocsteady_train.integrations") / name
-        _write(site / PACKAGE / name, source.read_bytes())
+    source = resources.files("rocsteady_train.integrations") / RENDEZVOUS
+    _write(site / PACKAGE / RENDEZVOUS, source.read_bytes())
     about = site / f"rocsteady-{__version__}.dist-info"
     about.mkdir(mode=PRIVATE_FOLDER)
     metadata = f"Metadata-Version: 2.1\nName: rocsteady\nVersion: {__version__}\n"
