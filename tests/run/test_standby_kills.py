@@ -50,13 +50,6 @@ checkpoints = ["checkpoints/*.pt"]
 """
 
 
-def processes_of(cgroup: str) -> str:
-    try:
-        return (Path(cgroup) / "cgroup.procs").read_text()
-    except OSError:
-        return ""  # just removed
-
-
 class KilledRun:
     """A run with a standby, whose processes are killed."""
 
@@ -121,13 +114,8 @@ class KilledRun:
         return bool(pids)
 
     def living(self) -> list[str]:
-        """Return what is left but for what the next run removes: shared memory, empty groups."""
-        return [
-            left
-            for left in left_behind(self.name)
-            if not left.startswith("/dev/shm")
-            and (not left.startswith("/sys/") or processes_of(left))
-        ]
+        """Return what is left but for what the next run removes: shared memory."""
+        return [left for left in left_behind(self.name) if not left.startswith("/dev/shm")]
 
     def until(self, holds: object) -> None:
         assert callable(holds)

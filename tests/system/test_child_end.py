@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import signal
 from datetime import timedelta
-from pathlib import Path
 
 import pytest
 
@@ -18,7 +17,6 @@ from rocsteady.system.child_end import (
     end_child,
 )
 from rocsteady.system.keeper import Family, ProcessSnapshot
-from rocsteady.system.launch import make_cgroup
 
 NOBODY = 2**22 + 1  # above every pid that Linux gives
 QUICK = timedelta(seconds=0.1)
@@ -45,24 +43,6 @@ def test_what_cannot_be_killed_is_named_in_time() -> None:
         exit=None, unkillable=(NOBODY,), seconds=ended.seconds, how=StopOutcome.UNKILLABLE
     )
     assert ended.seconds < 2
-
-
-def test_where_there_is_no_cgroup_v2_none_is_made(tmp_path: Path) -> None:
-    (tmp_path / "cgroup").write_text("4:memory:/x\n")
-    (tmp_path / "mountinfo").write_text(
-        "35 31 0:32 / /sys/fs/cgroup/memory rw - cgroup cgroup rw\n"
-    )
-
-    assert make_cgroup("run", proc=tmp_path) is None
-
-
-def test_a_cgroup_that_is_not_ours_to_use_is_not_used(tmp_path: Path) -> None:
-    (tmp_path / "cgroup").write_text("0::/\n")
-    (tmp_path / "mountinfo").write_text(f"41 31 0:38 / {tmp_path}/root rw - cgroup2 cgroup2 rw\n")
-    (tmp_path / "root").mkdir()
-
-    assert make_cgroup("run", proc=tmp_path) is None
-    assert list((tmp_path / "root").iterdir()) == []
 
 
 def after(*interrupts: Interrupt) -> Interrupts:

@@ -109,15 +109,6 @@ def our_descriptors() -> set[str]:
     return {entry.name for entry in Path("/proc/self/fd").iterdir()}
 
 
-def cgroups_of(run_id: str) -> list[Path]:
-    return [
-        Path(folder, name)
-        for folder, names, _ in os.walk("/sys/fs/cgroup")
-        for name in names
-        if name.startswith(f"rocsteady-{run_id}-")
-    ]
-
-
 def missed(child: Child) -> int:
     """Count the bytes that were not shown, because their reader was slow or gone."""
     buffers = (source.output_buffer for source in child._wiring.sources.values())

@@ -133,12 +133,10 @@ def as_a_shell(code: int) -> int:
 
 
 def left_behind(name: str) -> list[str]:
-    """Find what is still there of a run: shared memory, processes, cgroups."""
+    """Find what is still there of a run: shared memory, processes."""
     left = [str(path) for path in Path("/dev/shm").glob(f"rocsteady-{name}*")]
     for environ in Path("/proc").glob("[0-9]*/environ"):
         with contextlib.suppress(OSError):
             if f"ROCSTEADY_RUN={name}-".encode() in environ.read_bytes():
                 left.append((environ.parent / "cmdline").read_text().replace("\0", " "))
-    for folder, below, _ in os.walk("/sys/fs/cgroup"):
-        left += [f"{folder}/{entry}" for entry in below if f"rocsteady-{name}-" in entry]
     return left

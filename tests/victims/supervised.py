@@ -23,8 +23,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from host_children import cgroups_of
-
 ROCSTEADY = (sys.executable, "-m", "rocsteady")
 WITHIN = 60.0  # seconds, for a machine that has other things to do
 SHARED_MEMORY = Path("/dev/shm")
@@ -153,14 +151,13 @@ class Project:
         return found
 
     def left(self) -> list[str]:
-        """Name what is left behind: processes, shared memory, cgroups, temporary files."""
+        """Name what is left behind: processes, shared memory, temporary files."""
         left = list(self.processes().values())
         # What multiprocessing keeps there is the script's own, and stays if that is killed.
         left += [str(path) for path in self.temporary.iterdir() if path.name[:5] != "pymp-"]
         names = {self.name} | {path.name for path in self.folder.glob(".rocsteady/runs/*")}
         for name in names:
             left += map(str, SHARED_MEMORY.glob(f"rocsteady-{name}-*"))
-            left += map(str, cgroups_of(name))
         return left
 
     def close(self) -> None:

@@ -26,7 +26,7 @@ from rocsteady.system.child_end import (
     TerminalUse,
     end_child,
 )
-from rocsteady.system.launch import LaunchedCommand, launch, remove_cgroup
+from rocsteady.system.launch import LaunchedCommand, launch
 from rocsteady.system.leftovers import wait_for
 from rocsteady.system.logfile import NO_RULES, LogFile, LogRules
 from rocsteady.system.streams import Pump, PumpCallbacks, Wiring, wire
@@ -135,7 +135,7 @@ class WaitingCommand:
 
 
 def family_of(launched: LaunchedCommand, run_id: str) -> keeper.Family:
-    family = keeper.Family(launched.keeper.pid, run_id, str(launched.cgroup or ""))
+    family = keeper.Family(launched.keeper.pid, run_id)
     family.command = launched.pid
     return family
 
@@ -149,8 +149,6 @@ def end_kept(launched: LaunchedCommand, family: keeper.Family) -> None:
         _abandoned.append(launched.keeper)
     if launched.keeper.returncode != 0:
         keeper.end(family)
-    if launched.cgroup is not None:
-        remove_cgroup(launched.cgroup)
 
 
 class Child:
@@ -166,7 +164,6 @@ class Child:
     ) -> None:
         self.pid = launched.pid
         self.keeper = launched.keeper.pid
-        self.contained_by = "descent" if launched.cgroup is None else "cgroup"
         self.interrupts = Interrupts()  # keys typed, and signals passed on
         self._launched = launched
         self._wiring = wiring

@@ -1,6 +1,6 @@
 """The keeper: a small process between supervisor and command, so that nothing outlives us.
 
-Started as ``python -I -S keeper.py CONTROL STATUS RUN CGROUP`` with the command's streams as its
+Started as ``python -I -S keeper.py CONTROL STATUS RUN`` with the command's streams as its
 own. It reads its order from the pipe CONTROL, starts the command in a session of its own, becomes
 the parent of whatever the command orphans, and writes one JSON object a line to the pipe STATUS.
 When CONTROL ends, because the supervisor closed it or died, the whole tree is ended.
@@ -43,10 +43,6 @@ class ProcessSnapshot(NamedTuple):
 class ProcessSet(Protocol):
     """Processes that are ended together."""
 
-    @property
-    def cgroup(self) -> str:
-        """The folder of the one cgroup that holds them all; "" if there is none."""
-
     def members(self) -> dict[int, ProcessSnapshot]:
         """Look once at those that are alive."""
 
@@ -76,10 +72,9 @@ class Carriers:
 
 
 class Family:
-    """The processes of one run: descendants of the keeper, bearers of its id, its cgroup."""
+    """The processes of one run: descendants of the keeper, and bearers of its id."""
 
-    def __init__(self, keeper: int, run_id: str, cgroup: str = "") -> None:
-        self.cgroup = cgroup
+    def __init__(self, keeper: int, run_id: str) -> None:
         self.command = keeper  # the pid of the command itself, for those who outlive the keeper
         self._keeper = keeper
         self._carriers = Carriers(f"{run_id}\0")
@@ -95,8 +90,6 @@ class Family:
         for pid, seen in everyone.items():
             if pid not in chosen and self._carriers.include(pid, seen):
                 chosen.add(pid)
-        if self.cgroup:
-            chosen.update(map(int, _read(f"{self.cgroup}/cgroup.procs").split()))
         chosen -= {self._keeper, os.getpid()}
         return {
             pid: everyone[pid]
@@ -134,8 +127,6 @@ def kill_all(family: ProcessSet, within: float) -> tuple[int, ...]:
             return ()
         if time.monotonic() >= deadline:
             return tuple(members)
-        if members and family.cgroup:
-            _write(f"{family.cgroup}/cgroup.kill", b"1")
         send(members, signal.SIGKILL)
         if members:
             time.sleep(LOOK_EVERY)
@@ -199,15 +190,6 @@ def _read(path: str, *, at_once: bool = False) -> bytes:
     return b"".join(pieces)
 
 
-def _write(path: str, text: bytes) -> None:
-    with suppress(OSError):
-        descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
-        try:
-            os.write(descriptor, text)
-        finally:
-            os.close(descriptor)
-
-
 # From here on: what only the keeper itself does.
 class KeeperOrder(NamedTuple):
     command: list[str]
@@ -227,7 +209,7 @@ def read_order(control: int) -> KeeperOrder:
     return KeeperOrder(command, folder, dict(item.split("=", 1) for item in variables))
 
 
-def become(order: KeeperOrder, cgroup: str, ignored: Iterable[int], failed: int) -> NoReturn:
+def become(order: KeeperOrder, ignored: Iterable[int], failed: int) -> NoReturn:
     """Turn this forked process into the command; what goes wrong is written to ``failed``."""
     what = "command"
     try:
@@ -236,8 +218,6 @@ def become(order: KeeperOrder, cgroup: str, ignored: Iterable[int], failed: int)
             fcntl.ioctl(stream, termios.TIOCSCTTY, 0)
         for number in (*DEAF_TO, signal.SIGCHLD, signal.SIGPIPE, signal.SIGXFSZ):
             signal.signal(number, signal.SIG_IGN if number in ignored else signal.SIG_DFL)
-        if cgroup:
-            _write(f"{cgroup}/cgroup.procs", b"0")
         what = "folder"
         os.chdir(order.folder)
         what = "command"
@@ -248,11 +228,11 @@ def become(order: KeeperOrder, cgroup: str, ignored: Iterable[int], failed: int)
         os._exit(127)
 
 
-def start(order: KeeperOrder, cgroup: str, ignored: Iterable[int], status: int) -> int:
+def start(order: KeeperOrder, ignored: Iterable[int], status: int) -> int:
     reader, failed = os.pipe()
     pid = os.fork()
     if pid == 0:
-        become(order, cgroup, ignored, failed)
+        become(order, ignored, failed)
     os.close(failed)
     problem = os.read(reader, 4096)  # ends when exec succeeds
     os.close(reader)
@@ -319,7 +299,7 @@ def end(family: ProcessSet, *, alone: bool = False) -> None:
 
 def main() -> None:
     control, status = int(sys.argv[1]), int(sys.argv[2])
-    family = Family(os.getpid(), run_id=sys.argv[3], cgroup=sys.argv[4])
+    family = Family(os.getpid(), run_id=sys.argv[3])
     signals = (*DEAF_TO, signal.SIGCHLD)
     ignored = [number for number in signals if signal.getsignal(number) == signal.SIG_IGN]
     for number in DEAF_TO:
@@ -328,14 +308,11 @@ def main() -> None:
     for descriptor in (control, status):
         os.set_inheritable(descriptor, False)  # noqa: FBT003 - takes no keyword
     ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-    command = start(read_order(control), family.cgroup, ignored, status)
+    command = start(read_order(control), ignored, status)
     release_streams(control, status)
     if command:
         keep(command, control, status)
         end(family, alone=not reap(command, status))
-    if family.cgroup:
-        with suppress(OSError):  # someone in it cannot be killed
-            os.rmdir(family.cgroup)  # noqa: PTH106 - light modules only
 
 
 if __name__ == "__main__":

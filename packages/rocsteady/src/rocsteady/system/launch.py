@@ -29,7 +29,6 @@ class LaunchedCommand:
     keeper: subprocess.Popen[bytes]
     control: int  # closing it ends the tree
     status: int  # the keeper's reports
-    cgroup: Path | None
 
 
 def launch(  # noqa: PLR0913 - all are keyword arguments
@@ -45,12 +44,11 @@ def launch(  # noqa: PLR0913 - all are keyword arguments
     # Become the parent of what a keeper leaves that is killed, so that its end can be known.
     ctypes.CDLL(None).prctl(keeper.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     order = _order(command, folder, {**environment, keeper.RUN: run_id})
-    cgroup = make_cgroup(run_id)
     ordered, control = os.pipe()
     status, reported = os.pipe()
     try:
         process = subprocess.Popen(
-            [*KEEPER, str(ordered), str(reported), run_id, str(cgroup or "")],
+            [*KEEPER, str(ordered), str(reported), run_id],
             stdin=streams[0],
             stdout=streams[1],
             stderr=streams[2],
@@ -70,9 +68,7 @@ def launch(  # noqa: PLR0913 - all are keyword arguments
         os.close(status)
         process.wait()  # it ends with its control
         if process.returncode != 0:  # it was killed, perhaps when it had started the command
-            keeper.end(keeper.Family(process.pid, run_id, str(cgroup or "")))
-        if cgroup is not None:
-            remove_cgroup(cgroup)
+            keeper.end(keeper.Family(process.pid, run_id))
         by_shell = report.get("errno") == errno.ENOEXEC and "/" in command[0]
         if by_shell or (process.returncode < 0 and tries > 1):
             return launch(
@@ -85,7 +81,7 @@ def launch(  # noqa: PLR0913 - all are keyword arguments
             )
         raise _problem(report, command[0], folder)
     pid = report["pid"]
-    return LaunchedCommand(pid=pid, keeper=process, control=control, status=status, cgroup=cgroup)
+    return LaunchedCommand(pid=pid, keeper=process, control=control, status=status)
 
 
 def _problem(report: Mapping[str, Any], command: str, folder: Path) -> Exception:
@@ -128,54 +124,3 @@ def _first_report(order: bytes, control: int, status: int) -> dict[str, Any]:
             return {}
         report += byte
     return json.loads(report) if report else {}
-
-
-def make_cgroup(run_id: str, proc: Path = Path("/proc/self")) -> Path | None:
-    """Make it below the one that we are in. None where there is no v2, or it is not ours to use."""
-    above = _ours(proc)
-    if above is None:
-        return None
-    path = above / f"rocsteady-{run_id}-{os.getpid()}"
-    try:
-        path.mkdir()
-    except OSError:
-        return None
-    if os.access(path / "cgroup.kill", os.W_OK) and os.access(path / "cgroup.procs", os.W_OK):
-        return path
-    remove_cgroup(path)
-    return None
-
-
-def cgroups_of(start: str, proc: Path = Path("/proc/self")) -> list[Path]:
-    """Find those that were made below ours for runs whose id begins so."""
-    above = _ours(proc)
-    try:
-        found = list(above.iterdir()) if above else []
-    except OSError:
-        return []
-    return [path for path in found if path.name.startswith(f"rocsteady-{start}")]
-
-
-def remove_cgroup(path: Path) -> None:
-    """Remove it; one that still has a process, or is gone already, is left alone."""
-    with contextlib.suppress(OSError):
-        path.rmdir()
-
-
-def _ours(proc: Path) -> Path | None:
-    """Return the folder of the cgroup that we are in; None where there is no v2."""
-    try:
-        ours = [
-            line.removeprefix("0::/")
-            for line in (proc / "cgroup").read_text().splitlines()
-            if line.startswith("0::/")
-        ]
-        mounts = [line.split(" ") for line in (proc / "mountinfo").read_text().splitlines()]
-    except OSError:
-        return None
-    roots = [Path(fields[4]) for fields in mounts if _kind(fields) == "cgroup2"]
-    return roots[0] / ours[0] if ours and roots else None
-
-
-def _kind(fields: list[str]) -> str:
-    return fields[fields.index("-") + 1] if "-" in fields else ""

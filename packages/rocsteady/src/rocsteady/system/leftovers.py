@@ -12,7 +12,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from rocsteady.system import keeper
-from rocsteady.system.launch import cgroups_of, remove_cgroup
 
 GUARD = str(Path(__file__).with_name("guard.py"))
 REPLACE_AFTER = 0.2  # seconds after which a guard that was killed is replaced
@@ -23,12 +22,9 @@ FIND_WITHIN = 2.0  # seconds; a process that is stuck in the kernel may not let 
 class Leftovers:
     """The processes of every attempt that one supervisor made at a run, and their descendants."""
 
-    cgroup = ""  # there may be several, and each is looked into
-
     def __init__(self, name: str, supervisor: int, born: int) -> None:
         self._run_id = f"{name}-{supervisor}-"
         self._supervisor, self._born = supervisor, born
-        self._cgroups = cgroups_of(self._run_id)
 
     def members(self) -> dict[int, keeper.ProcessSnapshot]:
         """Look once, with a deadline: what cannot be read in time is not ours to judge."""
@@ -50,19 +46,10 @@ class Leftovers:
             and (before is None or seen.start < before)
             and carriers.include(pid, seen)
         ]
-        marked += self._in_cgroups()
         chosen = set(marked).union(*(keeper.descendants(pid, everyone) for pid in marked))
         for pid in sorted(chosen - {os.getpid()}):
             if pid in everyone and keeper.is_alive(pid, everyone[pid]):
                 found[pid] = everyone[pid]
-
-    def _in_cgroups(self) -> list[int]:
-        """Return who is in the cgroups of this run, also without its variable."""
-        found = []
-        for cgroup in self._cgroups:
-            with contextlib.suppress(OSError):
-                found += [int(pid) for pid in (cgroup / "cgroup.procs").read_text().split()]
-        return found
 
 
 def end_leftovers(name: str, supervisor: int, born: int) -> tuple[dict[int, str], dict[int, str]]:
@@ -75,8 +62,6 @@ def end_leftovers(name: str, supervisor: int, born: int) -> tuple[dict[int, str]
     if names:
         keeper.end(family)
     left = {pid: names.get(pid) or keeper.name_of(pid) for pid in family.members()}
-    for cgroup in cgroups_of(f"{name}-{supervisor}-"):
-        remove_cgroup(cgroup)
     return names, left
 
 

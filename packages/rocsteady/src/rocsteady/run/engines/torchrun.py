@@ -154,8 +154,6 @@ SIGTERM, BY_SIGNAL = 15, 128  # as a script ends by it that handles it as a shel
 class RankFamily:
     """The ranks of an agent and all that they start; not what watches them."""
 
-    cgroup = ""
-
     def __init__(self, agent: int, run_id: str) -> None:
         self._family = Family(agent, run_id)
 
