@@ -189,37 +189,7 @@ def test_pages_can_be_read_by_their_owner_only(inside: Inside, torch_python: str
     inside.run(torch_python, inside.script(TRAIN + "\n    train()\n"))
 
     modes = {path.suffix: path.stat().st_mode & 0o777 for path in _files(inside.injection.pages)}
-    assert modes == {".page": 0o600, ".stacks": 0o600}
-
-
-def test_stacks_are_written_on_a_signal_that_is_otherwise_ignored(
-    inside: Inside, torch_python: str
-) -> None:
-    script = """
-    import signal
-    os.kill(os.getpid(), signal.SIGURG)
-    if os.fork() == 0:
-        os.kill(os.getpid(), signal.SIGURG); os._exit(0)
-    os.wait()
-    """
-    done = inside.run(torch_python, inside.script(TRAIN + script))
-    written = [path.read_text() for path in inside.injection.pages.glob("*.stacks")]
-
-    assert (done.code, done.err) == (0, b"")
-    assert len(written) == 2
-    assert all('train.py", line' in text for text in written)
-
-
-def test_a_handler_of_the_scripts_own_is_left_alone(inside: Inside, torch_python: str) -> None:
-    script = """
-    import signal
-    signal.signal(signal.SIGURG, lambda *_: print("mine"))
-    import torch
-    import os
-    os.kill(os.getpid(), signal.SIGURG)
-    """
-    assert inside.run(torch_python, inside.script(script)) == (0, b"mine\n", b"")
-    assert not list(inside.injection.pages.glob("*.stacks"))
+    assert modes == {".page": 0o600}
 
 
 def _files(folder: Path) -> list[Path]:

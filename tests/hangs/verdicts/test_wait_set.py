@@ -297,6 +297,7 @@ QUEUE = ("Condition.wait (threading.py:331)", "Queue.get (queue.py:171)")
     ("frames", "number", "counts"),
     [
         (EVENT, 15, True), (EVENT, 28, True), (EVENT[:1], 15, True), (ASYNCIO, 15, True),
+        (EVENT, 23, True), (QUEUE, 23, True),
         (EVENT, 2, False), (QUEUE, 15, False), ((), 15, False),
     ],
 )  # fmt: skip

@@ -16,7 +16,6 @@ VERSION = 1
 SIZE = 4096
 SUFFIX = ".page"  # the file is named PID.page
 NOTE_SUFFIX = ".note"  # PID.note: a line for each thing that does not work here, and why
-STACKS_SUFFIX = ".stacks"  # PID.stacks: what faulthandler wrote; made if its signal is ours
 RAISED_SUFFIX = ".raised"  # PID.raised: JSON of the exception that ended the script
 RAISED_VERSION = 1
 RESUMES_SUFFIX = ".resumes"  # PID.resumes: JSON of folder and pattern of what it goes on from

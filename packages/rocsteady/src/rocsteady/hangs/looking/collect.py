@@ -19,7 +19,7 @@ from rocsteady.hangs.looking.gpu_counters import read_gpu_counters
 from rocsteady.hangs.looking.kernel_log import read_kernel_log
 from rocsteady.hangs.looking.memory import read_memory
 from rocsteady.hangs.looking.snapshot import take_snapshot
-from rocsteady.hangs.looking.stacks import KnownStacks, ask_for_stacks
+from rocsteady.hangs.looking.stacks import KnownStacks
 from rocsteady.hangs.proof.wait_set import WaitSet, sentences, waiters_of
 from rocsteady.hangs.values import Heartbeat, ProcessSeen, Snapshot, ThreadSeen, Wait
 from rocsteady.model import Value
@@ -31,7 +31,6 @@ from rocsteady.system.parallel import run_all
 COLLECT_WITHIN = timedelta(seconds=10)
 MARGIN = 0.9  # of the time, for the parts; the rest is for coming back
 COLLECT_SHARE = 0.7  # of the time, for what a part waits for; the rest is for writing it down
-OWN_STACKS = timedelta(seconds=1)  # for processes that write them themselves
 LOG_TAIL = 256 * 1024  # bytes
 BETWEEN_PROCESSES = (Wait.TREE, Wait.CHILD)  # waits whose processes are worth naming
 MAX_THREADS = 5000  # whose kernel stacks are read
@@ -90,7 +89,7 @@ def collect(  # noqa: PLR0913 - what there is to know of an attempt, each by nam
     folder.mkdir(mode=0o700, exist_ok=True)
     incident = _Collection(folder, tuple(pids), within * COLLECT_SHARE)
     parts: dict[str, Callable[[], None]] = {
-        "stacks": lambda: incident.stacks(pages, known),
+        "stacks": lambda: incident.stacks(known),
         "kernel.txt": lambda: incident.kernel(since),
         "memory.json": incident.memory,
         "gpu.json": incident.gpu,
@@ -121,7 +120,7 @@ class _Collection:
         told = Secrets().value(msgspec.to_builtins(value))
         self.put(name, msgspec.json.format(msgspec.json.encode(told), indent=1) + b"\n")
 
-    def stacks(self, pages: Path | None, known: KnownStacks | None) -> None:
+    def stacks(self, known: KnownStacks | None) -> None:
         """Look once, with native frames where they can be had; the kernel's side beside it."""
         seen = take_snapshot(
             self._pids, stacks=True, within=self._within, native=lambda _: self._pids, known=known
@@ -136,10 +135,6 @@ class _Collection:
             if seen.stacks and process.python and not _has_frames(process):
                 self.missing[f"stacks of {process.pid}"] = "py-spy gave none"
         self.put_json("processes.json", Processes(snapshot=seen, in_kernel=in_kernel(seen)))
-        without = [p.pid for p in seen.processes if p.python and not _has_frames(p)]
-        own = ask_for_stacks(without, pages, within=OWN_STACKS) if pages and without else ""
-        if own:
-            self.put("own-stacks.txt", own.encode())
 
     def waits(self, found: WaitSet) -> None:
         text = "\n".join(sentences(found)) + "\n"

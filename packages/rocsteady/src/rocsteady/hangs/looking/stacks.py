@@ -22,8 +22,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
-from rocsteady_train.inside import wire
-from rocsteady_train.untrusted_file import open_regular, read_exactly
 
 from rocsteady.hangs.proof import syscalls
 from rocsteady.hangs.proof.holders import DEVICES, own_timeout
@@ -40,10 +38,6 @@ SHORTEST_SAMPLING = timedelta(milliseconds=50)
 MAX_NATIVE = 40  # functions kept
 UNSTOPPABLE = frozenset("TtDZX")  # states of a thread in which its process is not stopped by us
 
-NOT_AFTER_HANDLER = (
-    Call.SLEEP, Call.POLL, Call.SELECT, Call.DEVICE, Call.PAUSE, Call.RESTARTED,
-)  # fmt: skip
-
 NOT_INSTALLED = "py-spy is not installed"
 NOT_PERMITTED = "ptrace is not permitted"
 NOT_NOW = "it is stopped, traced, stuck in the kernel, or in a call that a stop would interrupt"
@@ -54,8 +48,6 @@ _SAMPLED = re.compile(r"(?m)^thread \((?P<tid>\d+)\)[^;\n]*;(?P<frames>.+) (?P<c
 _FRAME = re.compile(r"(.+) \((.+):(\d+)\)")
 _INSTALLED = re.compile(r"/((?:site|dist)-packages/|python3\.\d+/(?!(?:site|dist)-packages/))")
 ROOTS = (".git", "pyproject.toml", "setup.py", "setup.cfg")  # what the folder of a project has
-STACKS_LIMIT = 1024 * 1024  # bytes of one process
-DUMP_PAUSE = 0.05  # seconds between snapshots; a file that stays as it is for so long is whole
 
 
 Ran = tuple[int, int]  # how often a thread was put on a processor, and for how many nanoseconds
@@ -271,17 +263,12 @@ def may_be_stopped(pid: int, retrying: Collection[int] = ()) -> bool:
         return False
 
 
-def _restarts(pid: int, tid: int, *, signalled: bool = False) -> bool:
-    """Whether the call that a thread is in goes on as if nothing had been, after a stop.
-
-    ``signalled``: after a handler, which fewer calls do, and none that has a timeout.
-    """
+def _restarts(pid: int, tid: int) -> bool:
+    """Whether the call that a thread is in goes on as if nothing had been, after a stop."""
     words = procfs.text(f"{procfs.PROC}/{pid}/task/{tid}/syscall").split()
     if words[0] == "running":
         return True
     call = syscalls.CALLS.get(int(words[0]))
-    if signalled and (call in NOT_AFTER_HANDLER or (call is Call.FUTEX and int(words[4], 16))):
-        return False
     if call not in (Call.READ, Call.DEVICE):
         return call in syscalls.RESTARTING
     descriptor = int(words[1], 16) & 0x7FFFFFFF
@@ -378,56 +365,3 @@ class KnownStacks(NamedTuple):
 def _where(thread: ThreadSeen) -> tuple[int, Wait, str, tuple[str, ...]]:
     on = thread.blocked.on if thread.blocked else ""
     return thread.start, thread.wait, on, tuple(thread.frames or ())
-
-
-# Stacks that a Python process writes of itself, on a signal: the last resort, where tracing fails.
-#
-# Only for a process that is known to be hung, and only if all its threads run or are in calls that
-# go on after a handler (SA_RESTART): a signal ends others. It is sent only where ``inside/`` left a
-# file for the stacks and the kernel says that the signal is handled; faulthandler needs neither the
-# GIL nor the right to trace.
-
-
-def ask_for_stacks(pids: Sequence[int], pages: Path, *, within: timedelta) -> str:
-    """Return what these processes wrote of themselves, innermost frame first; "" if nothing."""
-    deadline = time.monotonic() + within.total_seconds()
-    files = {pid: pages / f"{pid}{wire.STACKS_SUFFIX}" for pid in pids}
-    before = {pid: _size(path) for pid, path in files.items() if path.is_file()}
-    asked = {pid: size for pid, size in before.items() if _ask(pid)}
-    written = {pid: _written(files[pid], size, deadline) for pid, size in asked.items()}
-    return "\n".join(f"process {pid}\n{text}" for pid, text in written.items() if text)
-
-
-def _written(path: Path, start: int, deadline: float) -> str:
-    seen = start
-    while time.monotonic() < deadline:
-        time.sleep(DUMP_PAUSE)
-        now = _size(path)
-        if now == seen > start:
-            break
-        seen = now
-    with contextlib.suppress(OSError), open_regular(path, follow=False) as stream:
-        stream.seek(start)
-        return read_exactly(stream, STACKS_LIMIT).decode("utf-8", "replace")
-    return ""
-
-
-def _size(path: Path) -> int:
-    try:
-        return path.stat().st_size
-    except OSError:
-        return 0
-
-
-def _ask(pid: int) -> bool:
-    """Send the signal, if it is handled and no call fails for it."""
-    number = signal.SIGURG
-    with contextlib.suppress(OSError, ValueError, IndexError):
-        threads = procfs.numbers(f"{procfs.PROC}/{pid}/task")
-        if not all(_restarts(pid, tid, signalled=True) for tid in threads):
-            return False
-        handled = int(procfs.fields(f"{procfs.PROC}/{pid}/status").get("SigCgt", "0"), 16)
-        if handled >> (number - 1) & 1:
-            os.kill(pid, number)
-            return True
-    return False

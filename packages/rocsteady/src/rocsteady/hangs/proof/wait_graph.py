@@ -62,8 +62,8 @@ CHILD_ENDED = 17
 # Of the process itself, and the C library's own.
 FAULTS = frozenset({4, 5, 6, 7, 8, 11, 31, 32, 33})
 # No handler of these frees a thread: the ends that users and systems send, faults of the process
-# itself, the size of a terminal, the C library's own, and SIGURG, on which we ask for stacks.
-HARMLESS = FAULTS | {2, 15, 13, 25, 28, 23, CHILD_ENDED}
+# itself, the size of a terminal, and the C library's own.
+HARMLESS = FAULTS | {2, 15, 13, 25, 28, CHILD_ENDED}
 # These count for a thread that waits to be told of something: SIGTERM, SIGWINCH, and SIGINT if its
 # handler is not the one that every Python has.
 TO_BE_TOLD = frozenset({15, 28})

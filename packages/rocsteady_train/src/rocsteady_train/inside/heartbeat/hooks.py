@@ -18,7 +18,6 @@ from .heart import AFTER_ASIDE, Heart
 from .training_facts import LoaderRecorder, LossMonitor, SizeReport
 
 heart = Heart()
-stacks = page.StackSignal()
 facts = LoaderRecorder(heart)
 size = SizeReport(heart)
 
@@ -32,7 +31,6 @@ def before(name: str, _module: ModuleType) -> None:
     if name != "torch":
         return
     page.let_supervisor_trace()
-    stacks.register()
     page.show_crashes()
     if hasattr(os, "register_at_fork"):
         os.register_at_fork(after_in_child=_after_fork)
@@ -98,7 +96,6 @@ def _after_fork() -> None:
         facts.reset()
         size.reset()
         page.let_supervisor_trace()
-        stacks.again()
     except Exception as error:  # ours, and not the script's business
         page.note("after fork", error)
 

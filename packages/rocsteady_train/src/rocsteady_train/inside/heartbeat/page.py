@@ -15,7 +15,6 @@ FOLDER = os.environ.get(wire.PAGES, "")
 EXCLUSIVE = os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
 PR_SET_PTRACER = 0x59616D61
 YAMA = "/proc/sys/kernel/yama/ptrace_scope"
-STACKS_SIGNAL = "SIGURG"  # ignored by default, so that a late one does no harm
 STDERR = 2
 
 
@@ -115,65 +114,15 @@ def let_supervisor_trace() -> None:
             note("prctl(PR_SET_PTRACER)", error)
 
 
-class StackSignal:
-    """The last resort for stacks: faulthandler, on a signal that means nothing to the script."""
-
-    def __init__(self) -> None:
-        self._number = 0
-        self._file = (-1, 0, 0)  # descriptor, device, inode
-
-    def register(self) -> None:
-        """Write all stacks to PID.stacks on the signal, unless the script has a use for it."""
-        try:
-            import signal  # noqa: PLC0415 - only now that there is torch
-
-            number = getattr(signal, STACKS_SIGNAL, 0)
-            if not number or _is_handled(number):
-                return  # also where there is no such signal
-            descriptor = _new_file(_name(wire.STACKS_SUFFIX), os.O_WRONLY | os.O_APPEND)
-            about = os.fstat(descriptor)
-            self._file = (descriptor, about.st_dev, about.st_ino)
-            _faulthandler().register(number, descriptor, all_threads=True)  # with SA_RESTART
-            self._number = number
-        except Exception as error:  # there are other ways to see stacks
-            note("faulthandler", error)
-
-    def again(self) -> None:
-        """Do the same in a forked child, whose file is another."""
-        if not self._number:
-            return
-        _faulthandler().unregister(self._number)
-        self._number = 0
-        descriptor, *file = self._file
-        about = os.fstat(descriptor)
-        if file == [about.st_dev, about.st_ino]:  # a script may have closed it and made another
-            os.close(descriptor)
-            self.register()
-
-
 def show_crashes() -> None:
     """Have Python say on stderr which line it crashed in, unless the script has arranged for it."""
     try:
-        handler = _faulthandler()
-        if not handler.is_enabled():
-            handler.enable(STDERR)
+        import faulthandler  # noqa: PLC0415 - built in, but not into every Python
+
+        if not faulthandler.is_enabled():
+            faulthandler.enable(STDERR)
     except Exception as error:  # a crash is then as silent as without us
         note("faulthandler", error)
-
-
-def _faulthandler() -> Any:
-    import faulthandler  # noqa: PLC0415 - built in, but not into every Python
-
-    return faulthandler
-
-
-def _is_handled(number: int) -> bool:
-    with open("/proc/self/status", encoding="ascii", errors="replace") as status:
-        for line in status:
-            name, _, mask = line.partition(":")
-            if name in ("SigCgt", "SigIgn") and int(mask, 16) >> (number - 1) & 1:
-                return True
-    return False
 
 
 def _name(suffix: str) -> str:
