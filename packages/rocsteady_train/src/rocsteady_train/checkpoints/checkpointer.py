@@ -224,13 +224,6 @@ class Checkpointer:
                 if self.failed:
                     raise CheckpointError(f"step {step} was not saved: {self.failed}")
 
-    def prepare(self, state: Mapping[str, Any]) -> None:
-        """Allocate memory for saves of a state ahead, so that training does not wait for it."""
-        parts = StateParts()
-        for name, value in state.items():
-            parts.take(state_of(value), name)
-        self._buffers.prepare({name: local(tensor) for name, tensor in parts.tensors.items()})
-
     def wait(self) -> None:
         if self._thread is not None:
             self._thread.join()

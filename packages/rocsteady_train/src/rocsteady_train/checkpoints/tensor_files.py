@@ -50,7 +50,10 @@ class Buffer:
         self.memory: Any = torch.empty(0, dtype=torch.uint8)
 
     def copy(self, tensors: dict[str, Any]) -> dict[str, Any]:
-        places, size = _places(tensors)
+        places, size = {}, 0
+        for name, tensor in tensors.items():
+            places[name] = size
+            size += -(-tensor.numel() * tensor.element_size() // ALIGNED) * ALIGNED
         on_device = any(tensor.device.type != "cpu" for tensor in tensors.values())
         self._allocate(size, on_device)
         copies = {}
@@ -75,28 +78,11 @@ class Buffer:
             torch.accelerator.synchronize()
         return copies
 
-    def prepare(self, tensors: dict[str, Any]) -> None:
-        """Allocate memory for tensors, and touch it, so that the first copy need not."""
-        on_device = any(tensor.device.type != "cpu" for tensor in tensors.values())
-        if self._allocate(_places(tensors)[1], on_device):
-            ctypes.memset(self.memory.data_ptr(), 0, self.memory.numel())
-
-    def _allocate(self, size: int, pinned: bool) -> bool:  # noqa: FBT001 - one of two
-        """See to it that there is enough memory; tell whether it is new."""
-        if self.memory.numel() >= size and (not pinned or self.memory.is_pinned()):
-            return False
-        self.memory = torch.empty(0, dtype=torch.uint8)  # the old one goes first
-        self.memory = torch.empty(size, dtype=torch.uint8, pin_memory=pinned)
-        return True
-
-
-def _places(tensors: dict[str, Any]) -> tuple[dict[str, int], int]:
-    """Return where each tensor begins, and how large they are together."""
-    places, size = {}, 0
-    for name, tensor in tensors.items():
-        places[name] = size
-        size += -(-tensor.numel() * tensor.element_size() // ALIGNED) * ALIGNED
-    return places, size
+    def _allocate(self, size: int, pinned: bool) -> None:  # noqa: FBT001 - one of two
+        """See to it that there is enough memory."""
+        if self.memory.numel() < size or (pinned and not self.memory.is_pinned()):
+            self.memory = torch.empty(0, dtype=torch.uint8)  # the old one goes first
+            self.memory = torch.empty(size, dtype=torch.uint8, pin_memory=pinned)
 
 
 def _is_plain(tensor: Any) -> bool:  # noqa: ANN401 - a tensor
@@ -125,20 +111,6 @@ class Buffers:
             if not self._changed.wait_for(lambda: self._free, SAVE_PATIENCE):
                 raise CheckpointError("the two before it are still being written")
             return self._free.pop()
-
-    def prepare(self, tensors: dict[str, Any]) -> None:
-        """Make one ready in a thread of its own; a save meanwhile takes the other."""
-
-        def work() -> None:
-            buffer = self.take()
-            try:
-                buffer.prepare(tensors)
-            except (MemoryError, RuntimeError):
-                pass  # the save will tell
-            finally:
-                self.give_back(buffer)
-
-        threading.Thread(target=work, name="rocsteady-buffer", daemon=True).start()
 
     def give_back(self, buffer: Buffer) -> None:
         with self._changed:

@@ -12,7 +12,6 @@ the device, the place in the data to the batch, and ``loop.values``, a dict of y
 
 from __future__ import annotations
 
-import contextlib
 import os
 import signal
 import threading
@@ -172,7 +171,6 @@ class Loop:
         }
         self._in_batch = False  # it is handed out, and does not count yet
         self._stepped = False  # by the optimizer, since the last batch
-        self._prepared = False  # memory for the first save
         self._postponed = 0
         self._repeated = 0  # steps, after going back
         self._asked = 0  # by the supervisor, for a save
@@ -278,10 +276,6 @@ class Loop:
         self._in_batch = False
 
     def _after_batch(self) -> None:
-        if self._stepped and not self._prepared:  # now the optimizer has its state
-            self._prepared = True
-            with contextlib.suppress(CheckpointError):  # the save will tell
-                self.checkpointer.prepare(self._state)
         asked = supervisor_link.save_is_wanted()
         due = self._agreement.on(
             self._ending
