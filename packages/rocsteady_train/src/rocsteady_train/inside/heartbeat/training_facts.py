@@ -110,21 +110,17 @@ IN_A_ROW = 3  # that must not be finite: a GradScaler meets one or two when it b
 class LossMonitor:
     """Looks at the loss of this process now and then, and tells the page.
 
-    On a GPU it looks only in a drill: a copy that we queue there could be what hangs next, and that
-    is unconfirmed on hardware. It never waits: the value is copied beside the work that is queued,
-    and read at a later backward. Beside faults it looks each time.
+    Not on a GPU: a copy that we queue there could be what hangs next. Beside faults it looks each
+    time.
     """
 
     def __init__(self, heart: Heart) -> None:
-        self._drilled = drilled = wire.FAULTS in os.environ
+        drilled = wire.FAULTS in os.environ
         self._every, self._in_a_row = (0, 1) if drilled else (SAMPLE_EVERY, IN_A_ROW)
         self._heart = heart
         self._precision = Precision(heart)
         self._since = 0  # the step, plus 1, of the first of those in a row
         self._row = 0
-        self._copy: Any = None  # on the way here from a GPU
-        self._arrived: Any = None  # an event, until the copy was read
-        self._copied = 0  # the step of it
 
     def around(self, original: Any) -> Any:
         """Make a backward that looks before it begins."""
@@ -151,21 +147,6 @@ class LossMonitor:
         self._precision.look(torch, tensor)
         if tensor.device.type == "cpu":
             self._judge(tensor.item(), self._heart.steps + 1)
-        elif self._drilled and tensor.device.type == "cuda":  # which HIP is called too
-            self._look_at_gpu(torch.cuda, tensor)
-
-    def _look_at_gpu(self, cuda: Any, tensor: Any) -> None:
-        if tensor.device.index != cuda.current_device() or cuda.is_current_stream_capturing():
-            return
-        if self._arrived is not None:
-            if not self._arrived.query():
-                return
-            self._judge(self._copy.item(), self._copied)
-        if self._copy is None:
-            self._copy = sys.modules["torch"].empty((), pin_memory=True)
-        self._copy.copy_(tensor.detach().reshape(()), non_blocking=True)
-        self._arrived = cuda.current_stream().record_event()
-        self._copied = self._heart.steps + 1
 
     def _judge(self, value: float, step: int) -> None:
         if isfinite(value):
