@@ -59,7 +59,6 @@ SURFACE = {
         "--resume-trainer",
         "--notify",
         "--find-cause",
-        "--stage",
         "--yes",
         "command",
         "--also",

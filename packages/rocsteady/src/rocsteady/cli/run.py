@@ -215,12 +215,7 @@ class RunCommand(click.Command):
     metavar="N",
     help="Run option N of the last plan; fall back to the options after it.",
 )
-@click.option("--stage", metavar="NAME", help="Start at this stage of the job file.")
-@click.option(
-    "--yes",
-    is_flag=True,
-    help="Skip all confirmations; also allow --stage out of order.",
-)
+@click.option("--yes", is_flag=True, help="Skip all confirmations.")
 @click.option(WITHOUT_TERMINAL, is_flag=True, hidden=True)
 @click.option("--ranks", type=int, hidden=True)
 @click.option("--several-hosts", is_flag=True, hidden=True)
@@ -259,9 +254,7 @@ def command(ctx: click.Context, /, **chosen: Any) -> None:  # noqa: ANN401 - Run
                 stop=stop_of(folder, option.number),
                 fallbacks=after,
             )
-        if options.stage is not None and not job.stages:
-            raise click.UsageError(f"--stage needs stages in {FILE}; leave out the command")
-        turns = turns_of(job, journal, name=options.name, first=options.stage, yes=options.yes)
+        turns = turns_of(job, journal, options.name)
         if not turns:
             _check_free(options.name, journal)
         first = next((turn.job for turn in turns if not turn.done_by), job)
@@ -422,7 +415,7 @@ def _place(folder: Path, options: RunOptions) -> Place:
 
 
 def _check(options: RunOptions) -> None:
-    own = (options.command, options.name, options.stage, options.plan)
+    own = (options.command, options.name, options.plan)
     if options.resumed_run is not None and any(own):
         raise click.UsageError("--resume RUN uses that run's own command and name; leave yours out")
     if options.plan is not None and options.start_with:

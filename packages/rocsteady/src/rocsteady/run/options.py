@@ -66,7 +66,6 @@ class RunOptions(Value, frozen=True, kw_only=True):
     notify: str = ""  # the address of a webhook; a secret
     find_cause: bool = False  # once it has given up because of an operation
     plan: int | None = None  # the option of the last plan that is run
-    stage: str | None = None  # of the job file, to start at
     max_attempts: int | None = None  # None: the ladder has a budget of its own
     give_up_after: timedelta | None = None  # without progress; None: by what happened, and where
     hang_after: timedelta | None = None  # None: as the job file says, else as it is measured

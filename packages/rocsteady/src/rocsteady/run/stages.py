@@ -9,14 +9,12 @@ from datetime import UTC, datetime
 
 from msgspec.structs import replace
 
-from rocsteady.errors import RequestError
 from rocsteady.model import Deadline, RunOutcome, Value
 from rocsteady.run.job.stages import stage_job
 from rocsteady.run.job.values import Job
 from rocsteady.run.telling.announcer import Announcer
 from rocsteady.store.journal import Journal
 from rocsteady.store.values import Run
-from rocsteady.suggestions import no_such
 
 
 class Turn(Value, frozen=True, kw_only=True):
@@ -34,26 +32,12 @@ class Turn(Value, frozen=True, kw_only=True):
         return f"stage {self.number} of {self.of}, {self.name}"
 
 
-def turns_of(
-    job: Job, journal: Journal, *, name: str | None, first: str | None, yes: bool
-) -> tuple[Turn, ...]:
-    """Return the stages that it is about: all, or from the ``first`` on that is named."""
+def turns_of(job: Job, journal: Journal, name: str | None) -> tuple[Turn, ...]:
+    """Return the stages of a job, if it has any, and what the runs in the journal have done."""
     if not job.stages:
         return ()
     done = [line.run for line in journal.runs() if line.run.outcome is RunOutcome.DONE]
-    turns = survey(replace(job, name=name) if name else job, done)
-    if first is None:
-        return turns
-    names = [turn.name for turn in turns]
-    if first not in names:
-        raise RequestError(no_such("stage", first, names, f"Stages: {', '.join(names)}"))
-    at = names.index(first)
-    skipped = [turn.name for turn in turns[:at] if not turn.done_by]
-    if skipped and not yes:
-        raise RequestError(
-            f"stage {' and '.join(skipped)} must be done before {first}. Use --yes to start anyway."
-        )
-    return (replace(turns[at], done_by=""), *turns[at + 1 :])
+    return survey(replace(job, name=name) if name else job, done)
 
 
 def are_done(turns: Sequence[Turn]) -> bool:
