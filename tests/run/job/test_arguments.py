@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import shlex
-from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rocsteady.run.job.stages import seed_option, with_arguments
+from rocsteady.run.job.stages import with_arguments
 
 
 @pytest.mark.parametrize(
@@ -83,19 +82,3 @@ def test_every_option_is_there_once_with_its_new_values(
     changed = with_arguments(["python", "t.py", *spelt(enough)], spelt(after))
 
     assert changed == ("python", "t.py", *spelt({**enough, **after}))
-
-
-@pytest.mark.parametrize(
-    ("command", "text", "expected"),
-    [
-        ("python train.py --seed 42", "", "--seed"),
-        ("python train.py --seed=42", "", "--seed"),
-        ("python train.py trainer.seed=3", "", "trainer.seed"),
-        ("python train.py", "parser.add_argument('--random-seed', type=int)", "--random-seed"),
-        ("python train.py --data seeds.csv", "torch.manual_seed(0)", ""),
-    ],
-)
-def test_the_option_of_a_seed(tmp_path: Path, command: str, text: str, expected: str) -> None:
-    (tmp_path / "train.py").write_text(text)
-
-    assert seed_option(command.split(), tmp_path) == expected

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import re
 import shlex
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
-from pathlib import Path
 
 from msgspec.structs import replace
-from rocsteady_train.untrusted_file import read_head
 
 from rocsteady.errors import JobError
 from rocsteady.run.job.values import Job, Stage, Total
@@ -19,9 +16,6 @@ PYTHON = re.compile(r"(.*[/\\])?(py|python[0-9.]*)(\.exe)?")
 _OPTION = re.compile(r"-[^0-9.].*", re.DOTALL)  # -1e-4 is a value
 _ASSIGNED = re.compile(r"[A-Za-z_+~][^=\s]*=.*", re.DOTALL)  # model.size=128
 _SUFFIX = ".py"
-SCRIPT_LIMIT = 1 << 20  # bytes
-_SEED = re.compile(r"((?:--)?(?:[a-z.]+[-_.])?seed)(?:=.*)?")
-_SEED_TEXT = re.compile(rb"""["'](--(?:[a-z]+[-_])?seed)["']""")
 
 
 def variant_command(job: Job, name: str) -> tuple[str, ...]:
@@ -111,20 +105,6 @@ def with_arguments(
     for group in _groups(arguments):
         _put_in(words, group)
     return tuple(words)
-
-
-def seed_option(command: Sequence[str], folder: Path) -> str:
-    """Return the option that sets the seed: as the command has it, or the script; "" if neither."""
-    for word in command:
-        if match := _SEED.fullmatch(word):
-            return match.group(1)
-    for word in command:
-        path = folder / word
-        if path.suffix == _SUFFIX and path.is_file():
-            with contextlib.suppress(OSError):
-                if found := _SEED_TEXT.search(read_head(path, SCRIPT_LIMIT)):
-                    return found.group(1).decode()
-    return ""
 
 
 def _groups(words: Sequence[str]) -> Iterator[list[str]]:

@@ -19,7 +19,6 @@ from rocsteady.run.attempt.attempt_end import AttemptEnd, is_failure
 from rocsteady.run.attempt.symptoms import collect_symptoms
 from rocsteady.run.checkpoints.checkpoints import Checkpoints
 from rocsteady.run.context import AttemptContext, RunSpec, Services
-from rocsteady.run.job.stages import seed_option
 from rocsteady.run.options import RunOptions
 from rocsteady.run.recovery.backoff import (
     LONGEST_WAIT,
@@ -162,9 +161,7 @@ class AttemptReview:
             self._announcer.show(event)
 
     def _announce_starts(self, history: History) -> None:
-        """Announce earlier saves, and the option that changes the order of the data."""
-        if history.saved_after is None and (history.saves_earlier or history.starts.are_enough):
-            self._offer_seed()
+        """Announce earlier saves."""
         if history.saves_earlier and history.saves_on_request and not history.starts.are_enough:
             self._announcer.say(
                 "failed twice before a checkpoint; asking the script to save after"
@@ -184,15 +181,6 @@ class AttemptReview:
             f"fails about every {plural(steps, 'step')}; each restart costs"
             f" {duration(seconds)}{ends}."
         )
-
-    def _offer_seed(self) -> None:
-        """Name the option that changes the order of the data."""
-        job, folder = self._checkpoints.job, self._checkpoints.folder
-        if option := seed_option(job.command, folder):
-            self._announcer.say(
-                f"if a particular batch causes this, try another {option}."
-                " rocsteady does not change it on its own."
-            )
 
     def _keep(self, number: int, end: AttemptEnd) -> str:
         """Return the folder of the evidence; of a crash, keep what there is; "": it cannot be."""
