@@ -14,7 +14,6 @@ from process_facts import SAYS
 from side_by_side import SideBySide
 
 PYTHON = sys.executable
-OUTSIDE = " prevents rocsteady's hooks from loading: steps cannot be observed."
 
 
 @pytest.fixture
@@ -109,14 +108,10 @@ def test_a_missing_sitecustomize_and_a_failing_import_fail_the_same(runs: SideBy
 
 
 @pytest.mark.parametrize("option", ["-I", "-E", "-S"])
-def test_where_we_cannot_get_in_it_runs_all_the_same_and_that_is_said(
-    runs: SideBySide, option: str
-) -> None:
+def test_where_we_cannot_get_in_it_runs_all_the_same(runs: SideBySide, option: str) -> None:
     text = "import sys; print(sys.flags, sys.argv, '_rocsteady_inside' in sys.modules)"
 
     runs.both(PYTHON, option, "-c", text)
-
-    assert f"rocsteady: {Path(PYTHON).name} {option}{OUTSIDE}" in runs.said
 
 
 def test_a_program_of_another_kind(runs: SideBySide) -> None:

@@ -180,7 +180,6 @@ class Attempt:
     def start(self) -> AttemptProcesses:
         """Start the command. Raises OSError if it cannot be started."""
         launch = self._context.launch
-        self._heartbeat_check.starts(launch.command)
         chosen = plain.chosen_rendezvous(launch.command)
         if chosen not in ("", "rocsteady") and self._context.number == 1:
             self._announcer.say(f"torchrun uses the rendezvous that you chose: {chosen}.")

@@ -244,9 +244,6 @@ def _write(path: Path, content: bytes) -> None:
 #
 # ``python -I``, ``-E`` and ``-S`` keep it out, and so does a script that replaces PYTHONPATH.
 
-PYTHON_NAME = re.compile(r"(python|pypy)[0-9.]*(\.exe)?")
-# Flags, then perhaps one that takes the rest of the word, or the next one.
-PYTHON_OPTION = re.compile(r"-(?=[a-zA-Z])([A-VYZa-bd-ln-z]*)([cmWX]?)(.*)", re.DOTALL)
 TORCH_POLL_INTERVAL = 30.0  # seconds between looks for torch without a page
 
 
@@ -257,12 +254,6 @@ class HeartbeatCheck:
         self._announcer, self._pages = announcer, pages
         # None: there is nothing more to say.
         self._due: float | None = began + TORCH_POLL_INTERVAL if pages else None
-
-    def starts(self, command: Sequence[str]) -> None:
-        """Announce it before the start, if the command itself shows it."""
-        option = option_against_hooks(command)
-        if option and self._due is not None:
-            self._say(f"{Path(command[0]).name} {option} prevents rocsteady's hooks from loading")
 
     def poll(self, tree: Callable[[], Sequence[int]], now: float, *, beats: bool) -> None:
         """Look now and then for a process that has torch, as long as none has a page."""
@@ -290,26 +281,6 @@ def _why_no_page(pid: int, pages: Path) -> str:
         if Path(f"{procfs.PROC}/{pid}").stat().st_uid != pages.stat().st_uid:
             return f"it runs as {procfs.owner(pid) or 'another user'}, who may not enter {pages}"
     return "python -I, -E or -S, or a PYTHONPATH that was replaced"
-
-
-def option_against_hooks(command: Sequence[str]) -> str:
-    """Return the option of this Python that prevents injection; "" if there is none."""
-    words = iter(command)
-    if not PYTHON_NAME.fullmatch(Path(next(words, "")).name):
-        return ""
-    for word in words:
-        option = PYTHON_OPTION.fullmatch(word)
-        if option is None:  # the script
-            return ""
-        flags, ends, rest = option.groups()
-        for flag in flags:
-            if flag in "IES":
-                return f"-{flag}"
-        if ends in ("c", "m"):  # what follows is the program and its arguments
-            return ""
-        if ends and not rest:
-            next(words, "")
-    return ""
 
 
 _SAVE_WORD = struct.Struct("=Q")
