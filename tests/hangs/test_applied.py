@@ -25,14 +25,13 @@ from rocsteady.model import LoaderFacts
 WORDS = wire.SIZE // 8
 
 
-def tell(folder: Path, pid: int, *told: tuple[str, str, int], asked: str = "workers") -> None:
+def tell(folder: Path, pid: int, *told: tuple[str, str], asked: str = "workers") -> None:
     """Leave what a process leaves."""
     content = {
         "version": wire.APPLIED_VERSION,
         "asked": asked.split(),
         "told": [
-            {"setting": setting, "outcome": outcome, "times": times, "why": "so"}
-            for setting, outcome, times in told
+            {"setting": setting, "outcome": outcome, "why": "so"} for setting, outcome in told
         ],
     }
     (folder / f"{pid}.applied").write_text(json.dumps(content), encoding="utf-8")
@@ -52,26 +51,26 @@ def page(folder: Path, pid: int, **words: int) -> None:
 
 
 def test_each_outcome_of_each_process_is_told(tmp_path: Path) -> None:
-    tell(tmp_path, 7, ("workers", "applied", 2), ("workers", "refused", 1))
+    tell(tmp_path, 7, ("workers", "applied"), ("workers", "refused"))
 
     assert read_applied(tmp_path) == (
-        Applied(pid=7, setting="workers", outcome=SettingOutcome.APPLIED, times=2, why="so"),
-        Applied(pid=7, setting="workers", outcome=SettingOutcome.REFUSED, times=1, why="so"),
+        Applied(pid=7, setting="workers", outcome=SettingOutcome.APPLIED, why="so"),
+        Applied(pid=7, setting="workers", outcome=SettingOutcome.REFUSED, why="so"),
     )
 
 
 def test_what_was_asked_for_and_never_done_had_no_effect(tmp_path: Path) -> None:
-    tell(tmp_path, 7, ("workers", "applied", 1), asked="workers precision")
+    tell(tmp_path, 7, ("workers", "applied"), asked="workers precision")
 
-    assert [(one.setting, one.outcome.value, one.times) for one in read_applied(tmp_path)] == [
-        ("precision", "no effect", 0),
-        ("workers", "applied", 1),
+    assert [(one.setting, one.outcome.value) for one in read_applied(tmp_path)] == [
+        ("precision", "no effect"),
+        ("workers", "applied"),
     ]
 
 
 def test_a_launcher_without_loaders_does_not_speak_against_its_ranks(tmp_path: Path) -> None:
     tell(tmp_path, 1)
-    tell(tmp_path, 2, ("workers", "applied", 3))
+    tell(tmp_path, 2, ("workers", "applied"))
 
     assert [(one.pid, one.outcome.value) for one in read_applied(tmp_path)] == [(2, "applied")]
 

@@ -23,7 +23,6 @@ MAY = {
     "system/": "descriptors of its own; files of the kernel",
     "doctor/knowledge/": "data that comes with rocsteady, or that the user has named as such",
     "doctor/knowledge/report.py": "a file of the installation itself",
-    "system/disk_root.py": "has the same rules, below a root",
     "probe/folders.py": "regular files of the project, which it has listed",
     "store/writer.py": "a folder, to make its names durable",
     "checkpoints/tensor_files.py": "writes new files",
@@ -42,9 +41,8 @@ MAY = {
     "run/engines/standby.py": "a pipe of its own, without blocking",
     "run/startup.py": "files of the system",
     "run/recovery/backoff.py": "files of the kernel",
-    "run/checkpoints/torch_file.py": "a part of a zip that was opened with care",
+    "checkpoints/integrity.py": "a part of a zip that was opened with care",
     "loop/roll_back.py": "adds to a file of its own",
-    "integrations/lightning.py": "a part of a zip that was judged before",
 }
 OPENS = {"open", "read_text", "read_bytes", "fdopen"}
 

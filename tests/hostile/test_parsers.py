@@ -99,7 +99,7 @@ def test_pages(tmp_path: Path) -> None:
         wire.APPLIED_SUFFIX: {
             "version": 1,
             "asked": ["workers"],
-            "told": [{"setting": "workers", "outcome": "applied", "times": 1, "why": ""}],
+            "told": [{"setting": "workers", "outcome": "applied", "why": ""}],
         },
         wire.RAISED_SUFFIX: {
             "version": 1, "at": 1.0, "rank": "0", "type": "E", "bases": [], "message": "",

@@ -343,7 +343,7 @@ def case_the_supervisor_may_ask_for_a_save(folder: Path) -> None:
             asked = 1
         if loop.steps == 5:
             loop.checkpointer.wait()
-            assert loop.checkpointer.saved == 4
+            assert loop.checkpointer.newest == 4
     loop.checkpointer.close()
 
 

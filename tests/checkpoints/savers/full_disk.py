@@ -96,7 +96,7 @@ def main() -> None:
     checkpointer.save(5, state(5), wait=True)  # the same step again: it was not saved
     assert (checkpointer.newest, checkpointer.failed) == (5, "")
     checkpointer.save(6, state(6), wait=True)
-    assert checkpointer.saved == 6
+    assert checkpointer.newest == 6
     assert len(said) == 2, said
     checkpointer.close()
     fresh: dict[str, Any] = {}

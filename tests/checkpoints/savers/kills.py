@@ -55,7 +55,7 @@ def saver(folder: Path, durable: int, pipe: int) -> None:
         checkpointer.save(step, state)
         if step % 3:  # two of three are waited for; the third goes on beside the next
             checkpointer.wait()
-            tell(pipe, f"durable {checkpointer.saved}")
+            tell(pipe, f"durable {checkpointer.newest}")
 
 
 def tell(pipe: int, text: str) -> None:

@@ -120,7 +120,7 @@ def save_with(world: int, folder: Path, *, sharded: bool) -> None:
         checkpointer = Checkpointer(folder / "checkpoints")
         progress = {"step": 3, "text": f"of rank {rank}"}
         checkpointer.save(3, {**state, "progress": progress}, wait=True)
-        assert checkpointer.saved == 3
+        assert checkpointer.newest == 3
         checkpointer.close()
 
     on_ranks(world, folder, do)
@@ -240,7 +240,7 @@ def a_fault_on_one_rank(
             assert bool(checkpointer.failed) == (step == 2)
             if undo is not None:
                 undo()
-            assert checkpointer.saved == (1 if step < 3 else 3)
+            assert checkpointer.newest == (1 if step < 3 else 3)
         if rank == 0:
             assert len(said) == 1, said
             assert "step 2 was not saved" in said[0]

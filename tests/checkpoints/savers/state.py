@@ -318,7 +318,7 @@ def case_a_dtype_without_a_name_is_told_and_training_goes_on(folder: Path, said:
     assert "state/waves is of torch.complex128" in said[0]
     assert steps(folder) == []
     checkpointer.save(2, {"state": {"waves": torch.zeros(2)}}, wait=True)
-    assert checkpointer.saved == 2
+    assert checkpointer.newest == 2
     assert [path.name for _, path in steps(folder)] == [name_of(2)]
     checkpointer.close()
 

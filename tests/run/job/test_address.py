@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rocsteady.run.job.address import host_of
+from rocsteady.run.job.notify import host_of
 
 
 @pytest.mark.parametrize(

@@ -50,7 +50,6 @@ class Applied(Value, frozen=True, kw_only=True):
     pid: int = 0  # the name of its file says it
     setting: str  # the field of model.Strategy
     outcome: SettingOutcome
-    times: int = 0  # of attention the first use only; after a crash perhaps too few, never too many
     why: str = ""
 
 

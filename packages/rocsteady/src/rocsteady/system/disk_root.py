@@ -15,6 +15,8 @@ from collections.abc import Mapping
 from datetime import timedelta
 from pathlib import Path
 
+from rocsteady_train.untrusted_file import open_regular, read_exactly
+
 from rocsteady.system.bounded_call import AnswerKind, ask
 from rocsteady.system.mounted_drives import unescaped
 from rocsteady.system.root import (
@@ -67,17 +69,10 @@ class DiskRoot:
         return self.piece(path, 0, TEXT_LIMIT).decode("utf-8", "replace")
 
     def piece(self, path: str, offset: int, size: int) -> bytes:
-        real = self._real(path)
-        if not stat.S_ISREG(os.stat(real).st_mode):
-            raise OSError(errno.EINVAL, "not a regular file", path)
-        flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
-        descriptor = os.open(real, flags)
-        with os.fdopen(descriptor, "rb", buffering=0) as stream:
-            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-                raise OSError(errno.EINVAL, "not a regular file", path)
+        with open_regular(self._real(path)) as stream:
             if offset:
                 stream.seek(min(offset, OFFSET_LIMIT))
-            return _read_fully(stream.fileno(), size)
+            return read_exactly(stream, size)
 
     def names(self, path: str) -> tuple[str, ...]:
         if sys.platform == "win32" and in_registry(path):
@@ -180,14 +175,6 @@ if sys.platform != "win32":
             names = {}
         gids = (str(gid) for gid in sorted({os.getgid(), *os.getgroups()}))
         return User(uid=os.getuid(), groups={gid: names.get(gid, gid) for gid in gids})
-
-
-def _read_fully(descriptor: int, size: int) -> bytes:
-    chunks = []
-    while size > 0 and (chunk := os.read(descriptor, size)):
-        chunks.append(chunk)
-        size -= len(chunk)
-    return b"".join(chunks)
 
 
 # The registry as a tree of files: /HKLM/key/subkey/value. Type-checked, never run on Windows.

@@ -167,7 +167,6 @@ class Checkpointer:
         self.folder = Path(folder)
         self.stall = 0.0  # seconds that training waited for the last save
         self.writing = 0.0  # seconds that the last one took until it was on the disk
-        self.saved: int | None = None  # the step of the newest one that is on the disk
         self.passed_over: list[str] = []  # by the last restore, each with the reason
         self.failed = ""  # why the last save failed; "" if it did not
         self._keep, self._keep_every = keep, keep_every
@@ -263,7 +262,7 @@ class Checkpointer:
         own, shared = self._skeletons(path)
         fill(state, path, shared=shared, own=own, per_rank=per_rank, group=self._ranks.group)
         manifest = folders.read_manifest(path)
-        self.newest, self.saved, self._number = manifest.step, manifest.step, manifest.number
+        self.newest, self._number = manifest.step, manifest.number
         return manifest.step
 
     def newest_path(self) -> Path | None:
@@ -358,7 +357,7 @@ class Checkpointer:
             if self._ranks.rank == 0:
                 shutil.rmtree(unfinished, ignore_errors=True)
             raise
-        self.newest = self.saved = step
+        self.newest = step
         self.writing, self.failed = time.monotonic() - began, ""
         supervisor_link.save_failed(None)
         supervisor_link.saved(step)

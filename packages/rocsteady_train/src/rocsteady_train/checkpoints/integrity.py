@@ -18,7 +18,7 @@ import struct
 import sys
 import zipfile
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import BinaryIO
 
@@ -165,6 +165,22 @@ def _end(start: object, end: object) -> int:
     if type(start) is not int or type(end) is not int or not 0 <= start <= end:
         raise ValueError("not a range")
     return end
+
+
+# All that zipfile raises for a file that is damaged, encrypted or packed in an unknown way.
+UNREADABLE = (OSError, ValueError, EOFError, RuntimeError, zipfile.BadZipFile, zlib.error)
+
+
+def pickles_in(path: Path, limit: int) -> Iterator[bytes]:
+    """Yield the beginning of each pickle in what torch.save wrote, as far as it can be read."""
+    try:
+        with open_regular(path) as stream, zipfile.ZipFile(stream) as archive:
+            for name in archive.namelist():
+                if name.endswith("data.pkl"):
+                    with archive.open(name) as pickled:
+                        yield pickled.read(limit)
+    except UNREADABLE:
+        return
 
 
 EVERYTHING = sys.maxsize  # bytes whose checksums are read: they are about to be loaded anyway

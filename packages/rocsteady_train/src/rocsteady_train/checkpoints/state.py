@@ -25,6 +25,7 @@ from rocsteady_train.checkpoints.folder import (
     Tensor,
     read_manifest,
     read_plan,
+    tensors_in,
 )
 from rocsteady_train.checkpoints.tensor_files import DTYPES, is_distributed
 
@@ -86,16 +87,6 @@ class StateParts:
             name, number = f"{path}#{number}", number + 1
         self.tensors[name] = tensor.detach()
         return name
-
-
-def tensor_names(skeleton: Any) -> set[str]:  # noqa: ANN401 - JSON
-    if isinstance(skeleton, list):
-        return {name for item in skeleton for name in tensor_names(item)}
-    if isinstance(skeleton, dict):
-        if skeleton.get(KIND) in ("tensor", "numpy"):
-            return {skeleton["name"]}
-        return {name for item in skeleton.values() for name in tensor_names(item)}
-    return set()
 
 
 def put_together(skeleton: Any, tensor: Callable[[str, Any], Any], fresh: Any = None) -> Any:  # noqa: ANN401
@@ -272,7 +263,7 @@ def _compare(
         if isinstance(value, torch.nn.Module):
             parts = StateParts()
             parts.take(fresh[name], name)
-            there, here = tensor_names(saved[name]), parts.tensors.keys()
+            there, here = set(tensors_in(saved[name])), parts.tensors.keys()
             for text, names in (("has", there - here), ("does not have", here - there)):
                 if names:
                     some = ", ".join(sorted(names)[:3])

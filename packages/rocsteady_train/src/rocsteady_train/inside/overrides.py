@@ -6,7 +6,6 @@ loader's worker. An error of ours leaves a note, and the script then runs as it 
 
 from __future__ import annotations
 
-import atexit
 import contextlib
 import copyreg
 import inspect
@@ -38,7 +37,6 @@ CHOICES: dict[str, tuple[Any, ...]] = {
 LEAST_VALUES = {"workers": 0, "prefetch_factor": 1}
 BY_VARIABLES = ("gpus",)  # in force anyway: it is no news where there is nothing to act on here
 TEXT = 400  # characters of a reason
-WRITTEN_SINGLY = 16  # so many are written down one by one; then at each doubling, and at the end
 
 
 def requested_settings(text: str) -> dict[str, Any]:
@@ -60,57 +58,45 @@ def _is_known(name: str, value: object) -> bool:
 
 
 class Record:
-    """Counts what was applied and refused, and keeps it where a crash does not take it along."""
+    """Keeps what was applied and refused where a crash does not take it along."""
 
     def __init__(self, settings: dict[str, Any]) -> None:
         self._settings = tuple(name for name in settings if name not in BY_VARIABLES)
         self._pid = 0
-        self._outcomes: dict[tuple[str, str], list[Any]] = {}  # times, why
+        self._outcomes: dict[tuple[str, str], str] = {}  # why
         self._writing = threading.Lock()
         if not page.is_child():  # one of those may be a loader's worker; it writes when it acts
             self._write()
-        atexit.register(self._at_exit)
 
     def applied(self, setting: str, why: str = "") -> None:
-        self._count(setting, "applied", why)
+        self._note(setting, "applied", why)
 
     def refused(self, setting: str, why: str) -> None:
-        self._count(setting, "refused", why)
+        self._note(setting, "refused", why)
 
-    def _count(self, setting: str, outcome: str, why: str) -> None:
+    def _note(self, setting: str, outcome: str, why: str) -> None:
         if page.is_loader_worker():
             return
         if self._pid != os.getpid():  # forked: what was told is the parent's
             self._outcomes.clear()
             self._writing = threading.Lock()
-        entry = self._outcomes.setdefault((setting, outcome), [0, ""])
-        entry[0] += 1
-        entry[1] = why or entry[1]
-        times = entry[0]
-        if times <= WRITTEN_SINGLY or times & (times - 1) == 0:
+        before = self._outcomes.get((setting, outcome))
+        if before is None or why not in ("", before):
+            self._outcomes[setting, outcome] = why
             self._write()
 
     def _write(self) -> None:
         self._pid = os.getpid()
-        if not self._writing.acquire(blocking=False):
-            return  # another thread writes almost the same
+        told = [
+            {"setting": setting, "outcome": outcome, "why": why[:TEXT]}
+            for (setting, outcome), why in list(self._outcomes.items())
+        ]
+        content = {"version": wire.APPLIED_VERSION, "asked": self._settings, "told": told}
         try:
-            page.leave(wire.APPLIED_SUFFIX, json.dumps(self._content()).encode())
+            with self._writing:
+                page.leave(wire.APPLIED_SUFFIX, json.dumps(content).encode())
         except OSError as error:  # the setting is in force all the same
             page.note("strategy", error)
-        finally:
-            self._writing.release()
-
-    def _content(self) -> dict[str, Any]:
-        records = [
-            {"setting": setting, "outcome": outcome, "times": times, "why": why[:TEXT]}
-            for (setting, outcome), (times, why) in list(self._outcomes.items())
-        ]
-        return {"version": wire.APPLIED_VERSION, "asked": self._settings, "told": records}
-
-    def _at_exit(self) -> None:
-        if self._pid == os.getpid() and self._outcomes:
-            self._write()
 
 
 LOADER_SETTINGS = frozenset(("workers", "worker_context", "persistent_workers", "prefetch_factor"))

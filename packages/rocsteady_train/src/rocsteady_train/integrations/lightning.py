@@ -13,12 +13,9 @@ import contextlib
 import os
 import pickletools
 import sys
-import zipfile
-import zlib
-from collections.abc import Iterator
 from math import isfinite
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 try:
     from lightning.pytorch import Callback
@@ -26,7 +23,7 @@ except ImportError:
     from pytorch_lightning import Callback
 
 from rocsteady_train.checkpoints import integrity as file_integrity
-from rocsteady_train.checkpoints.integrity import EVERYTHING, log, newest_whole
+from rocsteady_train.checkpoints.integrity import EVERYTHING, log, newest_whole, pickles_in
 from rocsteady_train.loop import supervisor_link
 
 PATTERN = "*.ckpt"
@@ -34,7 +31,7 @@ SAVED = "rocsteady-step={step}.ckpt"  # what is saved because the supervisor ask
 STEP, OPTIMIZER = "global_step", b"optimizer_states"  # keys of a checkpoint
 INTEGERS = ("BININT", "BININT1", "BININT2", "INT", "LONG1", "LONG")
 MEMO = ("BINPUT", "LONG_BINPUT", "MEMOIZE", "PUT")  # may stand between a key and its value
-UNREADABLE = (OSError, ValueError, EOFError, RuntimeError, zipfile.BadZipFile, zlib.error)
+PICKLE_LIMIT = 1 << 30  # bytes
 SIGTERM_CODE = 143  # as a shell tells that SIGTERM ended a program
 
 
@@ -57,14 +54,14 @@ def what_is_wrong(checkpoint: Path) -> str:
         return wrong
     if step_of(checkpoint) is None:
         return "is not a checkpoint of Lightning"
-    with _pickle_in(checkpoint) as stream:
-        return "" if OPTIMIZER in stream.read() else "has weights only"
+    whole = any(OPTIMIZER in pickled for pickled in pickles_in(checkpoint, PICKLE_LIMIT))
+    return "" if whole else "has weights only"
 
 
 def step_of(checkpoint: Path) -> int | None:
     """Read the step from a checkpoint, without running what is in it."""
-    with contextlib.suppress(*UNREADABLE), _pickle_in(checkpoint) as stream:
-        operations = pickletools.genops(stream)
+    with contextlib.suppress(ValueError):  # cut off, or damaged
+        operations = pickletools.genops(next(pickles_in(checkpoint, PICKLE_LIMIT), b""))
         if not any(argument == STEP for _, argument, _ in operations):
             return None
         for operation, argument, _ in operations:
@@ -142,14 +139,3 @@ def _total(trainer: Any) -> int:  # noqa: ANN401
         return 0
     alone = len(trainer.optimizers) == 1  # each of several steps by itself
     return int(total) if alone and isfinite(total) and total > 0 else 0
-
-
-@contextlib.contextmanager
-def _pickle_in(checkpoint: Path) -> Iterator[IO[bytes]]:
-    """Open the part of what torch.save wrote that is a pickle; it is read, and never run."""
-    with zipfile.ZipFile(checkpoint) as archive:
-        names = [name for name in archive.namelist() if name.endswith("/data.pkl")]
-        if not names:
-            raise zipfile.BadZipFile("torch.save did not write it")
-        with archive.open(names[0]) as stream:
-            yield stream

@@ -21,7 +21,7 @@ from rocsteady.hangs.looking.memory import read_memory
 from rocsteady.hangs.looking.snapshot import take_snapshot
 from rocsteady.hangs.looking.stacks import KnownStacks
 from rocsteady.hangs.proof.wait_set import WaitSet, sentences, waiters_of
-from rocsteady.hangs.values import Heartbeat, ProcessSeen, Snapshot, ThreadSeen, Wait
+from rocsteady.hangs.values import ProcessSeen, Snapshot, ThreadSeen, Wait
 from rocsteady.model import Value
 from rocsteady.store.redaction import Secrets, hide_secrets
 from rocsteady.system import procfs
@@ -52,20 +52,6 @@ class InKernel(Value, frozen=True, kw_only=True):
     syscall: str
     function: str
     stack: tuple[str, ...]
-
-
-class Processes(Value, frozen=True, kw_only=True):
-    """The content of processes.json."""
-
-    snapshot: Snapshot
-    in_kernel: tuple[InKernel, ...]
-
-
-class Pages(Value, frozen=True, kw_only=True):
-    """The content of pages.json."""
-
-    heartbeats: tuple[Heartbeat, ...]
-    notes: dict[int, str]
 
 
 def collect(  # noqa: PLR0913 - what there is to know of an attempt, each by name
@@ -134,7 +120,7 @@ class _Collection:
         for process in seen.processes:
             if seen.stacks and process.python and not _has_frames(process):
                 self.missing[f"stacks of {process.pid}"] = "py-spy gave none"
-        self.put_json("processes.json", Processes(snapshot=seen, in_kernel=in_kernel(seen)))
+        self.put_json("processes.json", {"snapshot": seen, "in_kernel": in_kernel(seen)})
 
     def waits(self, found: WaitSet) -> None:
         text = "\n".join(sentences(found)) + "\n"
@@ -166,7 +152,7 @@ class _Collection:
         if folder is None:
             self.missing["pages.json"] = "no folder for pages"
             return
-        self.put_json("pages.json", Pages(heartbeats=read_pages(folder), notes=read_notes(folder)))
+        self.put_json("pages.json", {"heartbeats": read_pages(folder), "notes": read_notes(folder)})
 
     def log_tail(self, log: Path | None) -> None:
         if log is None:

@@ -20,14 +20,19 @@ from stat import S_IMODE
 
 from msgspec.structs import replace
 from rocsteady_train.checkpoints import folder as checkpoint_folder
-from rocsteady_train.checkpoints.integrity import MODELS, TORCH_SAVED, ZIP, wrong_with_model
+from rocsteady_train.checkpoints.integrity import (
+    MODELS,
+    TORCH_SAVED,
+    ZIP,
+    pickles_in,
+    wrong_with_model,
+)
 from rocsteady_train.untrusted_file import read_head
 
 from rocsteady.errors import RocsteadyError
 from rocsteady.model import Value
 from rocsteady.run.checkpoints.backup import written_files
 from rocsteady.run.checkpoints.resume import unfinished
-from rocsteady.run.checkpoints.torch_file import pickles_in
 from rocsteady.run.job.done_when import POINTER, kind_of, pointed_to, what_is_wrong
 from rocsteady.system.atomic_file import write_whole
 from rocsteady.system.mounted_drives import CLOCK_GRAIN

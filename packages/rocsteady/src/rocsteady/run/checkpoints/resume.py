@@ -13,11 +13,11 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 import msgspec
+from rocsteady_train.checkpoints.integrity import pickles_in
 from rocsteady_train.untrusted_file import read_regular
 
 from rocsteady.errors import JobError
 from rocsteady.model import Value
-from rocsteady.run.checkpoints.torch_file import pickles_in
 from rocsteady.run.job.done_when import kind_of, matches, pointed_to, what_is_wrong
 from rocsteady.run.job.values import CHECKPOINT, Job, Resume
 from rocsteady.typed_values import decode

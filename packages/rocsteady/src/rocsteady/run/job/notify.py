@@ -14,9 +14,9 @@ import hashlib
 import shlex
 from collections.abc import Iterator
 from enum import Enum
+from urllib.parse import urlsplit
 
 from rocsteady.model import Value
-from rocsteady.run.job.address import host_of
 
 
 class NotifyEvent(Enum):
@@ -52,6 +52,17 @@ def notify_problems(notify: Notify | None) -> Iterator[tuple[str, str]]:
         yield "notify.command", "contains a zero byte"
     if notify.webhook and not host_of(notify.webhook):
         yield "notify.webhook", "must begin with https:// or http:// and name a host"
+
+
+def host_of(address: str) -> str:
+    """Return the host of an address, which alone may be shown; "" if it is none of the web."""
+    try:
+        parts = urlsplit(address)
+        host, _ = parts.hostname or "", parts.port  # asked for: only then a wrong one is found
+    except ValueError:
+        return ""
+    plain = address.isascii() and address.isprintable() and " " not in address
+    return host if plain and parts.scheme in ("http", "https") else ""
 
 
 def kind_of(webhook: str) -> WebhookKind:

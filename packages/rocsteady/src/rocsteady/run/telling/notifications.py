@@ -19,9 +19,8 @@ from pathlib import Path
 import msgspec
 
 from rocsteady.model import Decision, Failure, Next, RunOutcome, Value
-from rocsteady.run.job.address import host_of
 from rocsteady.run.job.job_file import user_configuration
-from rocsteady.run.job.notify import NotifyEvent, WebhookKind, kind_of
+from rocsteady.run.job.notify import NotifyEvent, WebhookKind, host_of, kind_of
 from rocsteady.run.job.values import Job
 from rocsteady.run.stopwatch import Stopwatch
 from rocsteady.run.telling.announcer import Announcer
