@@ -299,19 +299,10 @@ def test_kill_9_of_the_supervisor_leaves_nothing(children: Children, kind: str) 
     assert family
 
 
-def test_durations_are_checked_when_made() -> None:
-    for wrong in (
-        {"terminate_wait": timedelta(seconds=-1)},
-        {"kill_wait": timedelta(0)},
-        {"terminate_wait": timedelta(seconds=1), "kill_wait": timedelta(seconds=2)},
-    ):
-        with pytest.raises(ValueError, match="wait"):
-            Stopping(**wrong)
-
-
 def test_the_longest_stop_is_within_15_seconds() -> None:
     waits = Stopping()
 
+    assert waits.terminate_wait >= waits.kill_wait > timedelta(0)  # the kernel needs time, too
     longest = waits.terminate_wait + waits.kill_wait
 
     assert longest < timedelta(seconds=15)

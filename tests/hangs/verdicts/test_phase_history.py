@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
-
 import msgspec
 import pytest
 
@@ -84,9 +82,21 @@ def test_the_wait_that_a_failure_ended_is_not_learned() -> None:
     assert learn(simulation.pulse, failed=True).of("compute").count > 10
 
 
-def test_the_order_of_durations_is_checked() -> None:
-    with pytest.raises(ValueError, match="stuck_after must not be longer than sure_after"):
-        Patience(stuck_after=timedelta(minutes=1))
+def test_no_later_rule_fires_before_an_earlier_one() -> None:
+    usual = Patience()
+    order = (
+        usual.sample_span,
+        usual.suspect_after,
+        usual.steady_stuck_after,
+        usual.stuck_after,
+        usual.sure_after,
+        usual.spin_after,
+        usual.long_after,
+        usual.works_after,
+    )
+
+    assert order == tuple(sorted(order))
+    assert usual.samples >= 2  # to compare
 
 
 @pytest.mark.parametrize(

@@ -178,7 +178,8 @@ class OutputCounter:
         elif loss is not None:
             self.losses_not_finite += 1
         line = take_apart(text.strip())
-        is_new = self._is_new(line)
+        is_new = line.text not in self._lines_seen
+        _remember(self._lines_seen, line.text, None)
         drawn = drawn or moves or line.bar
         if self._changed(line, line.counters or line.numbers if drawn else line.counters) or (
             is_new and not drawn
@@ -193,11 +194,6 @@ class OutputCounter:
         before = self._bars.get(line.label)
         _remember(self._bars, line.label, counters)
         return before != counters
-
-    def _is_new(self, line: PrintedLine) -> bool:
-        seen = line.text in self._lines_seen
-        _remember(self._lines_seen, line.text, None)
-        return not seen
 
 
 def _remember(memory: OrderedDict[str, Remembered], key: str, value: Remembered) -> None:

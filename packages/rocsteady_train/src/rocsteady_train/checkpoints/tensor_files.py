@@ -55,7 +55,9 @@ class Buffer:
             places[name] = size
             size += -(-tensor.numel() * tensor.element_size() // ALIGNED) * ALIGNED
         on_device = any(tensor.device.type != "cpu" for tensor in tensors.values())
-        self._allocate(size, on_device)
+        if self.memory.numel() < size or (on_device and not self.memory.is_pinned()):
+            self.memory = torch.empty(0, dtype=torch.uint8)  # the old one goes first
+            self.memory = torch.empty(size, dtype=torch.uint8, pin_memory=on_device)
         copies = {}
         moves: list[tuple[int, int, int]] = []
         for name, tensor in tensors.items():
@@ -77,12 +79,6 @@ class Buffer:
         if on_device:
             torch.accelerator.synchronize()
         return copies
-
-    def _allocate(self, size: int, pinned: bool) -> None:  # noqa: FBT001 - one of two
-        """See to it that there is enough memory."""
-        if self.memory.numel() < size or (pinned and not self.memory.is_pinned()):
-            self.memory = torch.empty(0, dtype=torch.uint8)  # the old one goes first
-            self.memory = torch.empty(size, dtype=torch.uint8, pin_memory=pinned)
 
 
 def _is_plain(tensor: Any) -> bool:  # noqa: ANN401 - a tensor

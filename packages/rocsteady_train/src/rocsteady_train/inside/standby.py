@@ -174,9 +174,6 @@ def stand_by() -> None:
     """Import torch, report it, and return when this is the next attempt."""
     order = os.path.join(SITE, "standby")
     os.rename(order, order + wire.TAKEN)  # whoever is started from here on is no standby
-    batch = os.sched_getscheduler(0) == os.SCHED_OTHER
-    if batch:  # let others go first, in a way that can be undone
-        os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
     held, against = Held(), "torch is imported before the script" if TORCH in sys.modules else ""
     sys.meta_path.insert(0, held)
     against = against or _import_torch()
@@ -187,9 +184,6 @@ def stand_by() -> None:
         os._exit(0)
     with open(os.path.join(SITE, "turn"), encoding="utf-8") as stream:  # blocks until it is opened
         _take_turn(**json.load(stream))
-    if batch:
-        for thread in os.listdir("/proc/self/task"):
-            os.sched_setscheduler(int(thread), os.SCHED_OTHER, os.sched_param(0))
     held.hide()
 
 

@@ -21,7 +21,7 @@ from rocsteady.hangs.looking.memory import read_memory
 from rocsteady.hangs.looking.snapshot import take_snapshot
 from rocsteady.hangs.looking.stacks import KnownStacks
 from rocsteady.hangs.proof.wait_set import WaitSet, sentences, waiters_of
-from rocsteady.hangs.values import ProcessSeen, Snapshot, ThreadSeen, Wait
+from rocsteady.hangs.values import Snapshot, ThreadSeen, Wait
 from rocsteady.model import Value
 from rocsteady.store.redaction import Secrets, hide_secrets
 from rocsteady.system import procfs
@@ -118,7 +118,8 @@ class _Collection:
         if not seen.stacks:
             self.missing["stacks"] = seen.why_no_stacks
         for process in seen.processes:
-            if seen.stacks and process.python and not _has_frames(process):
+            unread = all(thread.frames is None for thread in process.threads)
+            if seen.stacks and process.python and unread:
                 self.missing[f"stacks of {process.pid}"] = "py-spy gave none"
         self.put_json("processes.json", {"snapshot": seen, "in_kernel": in_kernel(seen)})
 
@@ -211,7 +212,3 @@ def _read(pid: int, tid: int, name: str) -> str:
         return procfs.text(f"{procfs.PROC}/{pid}/task/{tid}/{name}").strip()
     except OSError:
         return ""
-
-
-def _has_frames(process: ProcessSeen) -> bool:
-    return any(thread.frames is not None for thread in process.threads)
