@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import resource
 import sqlite3
 import time
 from contextlib import closing
@@ -112,6 +113,8 @@ def test_a_damaged_journal_says_what_to_do_next(place: Place, what: str) -> None
     [
         "CREATE TRIGGER t AFTER INSERT ON runs BEGIN UPDATE runs SET outcome = 'done'; END",
         "CREATE VIEW v AS SELECT * FROM runs",
+        "ALTER TABLE runs ADD COLUMN x TEXT GENERATED ALWAYS AS (hex(zeroblob(400000000)))",
+        "CREATE VIRTUAL TABLE t USING fts5(content)",
     ],
 )
 def test_a_journal_that_changes_by_itself_what_is_written_is_refused(
@@ -121,6 +124,34 @@ def test_a_journal_that_changes_by_itself_what_is_written_is_refused(
 
     with pytest.raises(JournalError), closing(Journal(place)) as journal:
         journal.story("calm-otter")
+
+
+def test_a_computed_value_does_not_fill_the_memory(place: Place) -> None:
+    """A journal of 53 KB took 6.7 GB; with the column's table in place of ours, and its rows."""
+    wanted = "CREATE TABLE runs (command TEXT NOT NULL GENERATED ALWAYS AS (hex(zeroblob(4e8))))"
+    with closing(sqlite3.connect(place.database)) as connection:
+        connection.execute("PRAGMA writable_schema = 1")
+        connection.execute("UPDATE sqlite_master SET sql = ? WHERE name = 'runs'", (wanted,))
+        connection.commit()
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+
+    with pytest.raises(JournalError), closing(Journal(place)) as journal:
+        journal.runs()
+
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 100_000  # KiB
+
+
+def test_a_journal_in_another_encoding_is_refused(place: Place) -> None:
+    with closing(sqlite3.connect(place.database)) as ours:
+        dump = list(ours.iterdump())
+    place.database.unlink()
+    with closing(sqlite3.connect(place.database)) as other:
+        other.execute("PRAGMA encoding = 'UTF-16'")
+        other.executescript("\n".join(dump))
+        other.execute("PRAGMA user_version = 1")
+
+    with pytest.raises(JournalError), closing(Journal(place)) as journal:
+        journal.runs()
 
 
 def test_what_a_later_version_may_add_reads_as_unknown(place: Place) -> None:

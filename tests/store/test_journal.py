@@ -450,6 +450,9 @@ def test_what_is_agreed_to_is_what_was_read(journal: Journal, place: Place) -> N
     assert journal.orders(run.name).chosen
 
 
+HOLDS = "import time; held = open('journal.db'); open('ready', 'w'); time.sleep(60)"
+
+
 @pytest.mark.skipif(sys.platform == "win32", reason="no /proc there")
 @pytest.mark.parametrize(
     ("words", "ours"),
@@ -457,7 +460,7 @@ def test_what_is_agreed_to_is_what_was_read(journal: Journal, place: Place) -> N
         (("-P", "-m", "rocsteady", "run"), True),
         (("bin/rocsteady", "run"), True),
         (("sleep.py", "rocsteady", "run"), False),
-        (("-c", "import time; time.sleep(60)", "rocsteady"), False),
+        (("-c", HOLDS, "rocsteady"), False),
     ],
 )
 def test_only_the_program_itself_makes_a_supervisor(
@@ -466,13 +469,18 @@ def test_only_the_program_itself_makes_a_supervisor(
     """A journal can name any process; `stop` must not end `tail -f rocsteady`."""
     for name in ("rocsteady.py", "sleep.py", "bin/rocsteady"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
-        (tmp_path / name).write_text("import time; time.sleep(60)")
+        (tmp_path / name).write_text(HOLDS)
+    journal = tmp_path / "journal.db"
+    for path in (journal, tmp_path / "another.db"):
+        path.touch()
     environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
     command = (sys.executable, *words)
     with subprocess.Popen(command, cwd=tmp_path, env=environment) as process:
         try:
-            time.sleep(0.2)  # its words are not there at once
-            assert is_supervisor(process.pid) is ours
+            while not (tmp_path / "ready").exists():
+                time.sleep(0.05)
+            assert is_supervisor(process.pid, journal) is ours
+            assert not is_supervisor(process.pid, tmp_path / "another.db")
         finally:
             process.kill()
 

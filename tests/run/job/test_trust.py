@@ -88,6 +88,24 @@ def test_what_was_there_before_is_confirmed_again_once_it_is_used_or_leads_elsew
     assert doubts(read_job(path)) == (Doubt.CHANGED,)
 
 
+@pytest.mark.parametrize("pattern", ["o*/*.pt", "**/*.pt", "[o]ut/x.pt"])
+def test_where_links_that_a_pattern_finds_lead_is_shown(tmp_path: Path, pattern: str) -> None:
+    project, elsewhere = tmp_path / "project", tmp_path / "elsewhere"
+    project.mkdir()
+    elsewhere.mkdir()
+    (elsewhere / "x.pt").touch()
+    path = job_file(project)
+    path.write_text(f"{path.read_text()}[resume]\ncheckpoints = ['{pattern}']\n")
+    trust(read_job(path))
+    assert doubts(read_job(path)) == ()
+
+    (project / "out").symlink_to(elsewhere)
+
+    assert doubts(read_job(path)) == (Doubt.CHANGED,)
+    outside = f"+ resume.checkpoints, outside this folder: {pattern} (in {elsewhere})"
+    assert changes(read_job(path)) == (outside,)
+
+
 @pytest.mark.skipif(sys.platform == "win32", reason="owners and modes")
 def test_a_job_file_that_others_own_or_write_is_confirmed(tmp_path: Path) -> None:
     path = job_file(tmp_path, mode=0o664)
@@ -98,7 +116,10 @@ def test_a_job_file_that_others_own_or_write_is_confirmed(tmp_path: Path) -> Non
     trust(read_job(path))
 
     assert doubts(read_job(path)) == ()  # these very bytes were confirmed
+    assert doubts(theirs) == (Doubt.ANOTHERS,)  # the same bytes, but another put them there
+    trust(theirs)
     assert doubts(theirs) == ()
+    trust(read_job(path))
     path.write_text(path.read_text() + "# changed")
     assert doubts(read_job(path)) == (Doubt.OPEN,)
     theirs = msgspec.structs.replace(read_job(path), owner=4711, mode=0o644)

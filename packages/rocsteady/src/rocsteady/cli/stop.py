@@ -6,11 +6,12 @@ import time
 
 import click
 
-from rocsteady.cli.project import find_run, open_journal
+from rocsteady.cli.project import find_run, nothing_run, open_journal
 from rocsteady.errors import RocsteadyError
 from rocsteady.model import RunOutcome
 from rocsteady.screens.screen import tell
 from rocsteady.store.identity import is_alive, is_supervisor
+from rocsteady.store.journal import Journal
 from rocsteady.store.values import Run
 from rocsteady.system.background import ask_to_end
 
@@ -30,6 +31,8 @@ def command(*, name: str | None) -> None:
 def stop(name: str) -> None:
     """Ask the supervisor of a run to end it, and wait until it has."""
     with open_journal(name) as journal:
+        if journal is None:
+            raise nothing_run(name)
         line = find_run(journal, name)
         if line.run.ended is not None or line.alive is False:
             left = line.run.outcome is not RunOutcome.DONE
@@ -37,7 +40,7 @@ def stop(name: str) -> None:
             raise RocsteadyError(f"{name} is not running{more}")
         if line.alive is None:
             raise RocsteadyError(f"{name} may run on another machine or in another container")
-        ask_supervisor(line.run)
+        ask_supervisor(line.run, journal)
         deadline = time.monotonic() + STOP_WITHIN
         while time.monotonic() < deadline:
             time.sleep(POLL_EVERY)
@@ -47,14 +50,18 @@ def stop(name: str) -> None:
         raise RocsteadyError(f"{name} was asked to stop but is still running")
 
 
-def ask_supervisor(run: Run) -> None:
+def ask_supervisor(run: Run, journal: Journal) -> None:
     """Signal the very process that the journal names: its number, and its moment of birth.
 
-    The journal may have come with the project, so the process must be a supervisor.
+    The journal may have come with the project, so the process must be one that writes it.
     """
-    number = int(run.process.split(":")[1])
+    number, path = int(run.process.split(":")[1]), journal.place.database
+
+    def is_its_own() -> bool:
+        return is_alive(run.process) is True and is_supervisor(number, path)
+
     try:
-        asked = ask_to_end(number, lambda: is_alive(run.process) is True and is_supervisor(number))
+        asked = ask_to_end(number, is_its_own)
     except PermissionError:
         raise RocsteadyError(f"{run.name} belongs to another user") from None
     if not asked:

@@ -114,7 +114,8 @@ def watch_screen(journal: Journal, name: str, *, ask: bool = False) -> int:
         output = journal.place.folder / OUTPUT
         start_detached([*ITSELF, *words], os.environ, Path.cwd(), output)
 
-    app = WatchApp(journal, name, Controls(stop=ask_supervisor, restart=restart), ask=ask)
+    stop = partial(ask_supervisor, journal=journal)
+    app = WatchApp(journal, name, Controls(stop=stop, restart=restart), ask=ask)
     code = app.run()
     return app.return_code or 0 if code is None else code
 

@@ -33,6 +33,7 @@ class UsedFile(Value, frozen=True, kw_only=True):
     """A file as it was when this account agreed to use it."""
 
     sha256: str
+    owner: int | None = None
     commands: tuple[str, ...] = ()  # that a job file would run, a line each
 
 

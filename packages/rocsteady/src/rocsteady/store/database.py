@@ -66,6 +66,7 @@ KEYED = f"{STRICT + ', ' if STRICT else ''}WITHOUT ROWID"
 PRIVATE_FILE = 0o600
 SEVERAL_DATABASES = bytes.fromhex("d9d505f920a163d7")  # the end of such a rollback journal
 PARTS = ("", "-wal", "-shm", "-journal")  # what SQLite keeps beside a database
+LONGEST = 64 * 1024 * 1024  # bytes of a value
 WAL_LIMIT = 4 * 1024 * 1024  # bytes that the log beside the database keeps
 
 TEXT_LIMIT = 4000  # characters; longer ones belong in the evidence
@@ -152,8 +153,8 @@ def connect_to_read(path: Path, busy: timedelta) -> Iterator[sqlite3.Connection]
         connection = stack.enter_context(contextlib.closing(_readable(path, busy, stack)))
         connection.execute("PRAGMA query_only = ON")
         connection.execute("PRAGMA trusted_schema = OFF")
-        _check_format(connection)
-        _check_kinds(connection)
+        if _check_format(connection):
+            _check_schema(connection, JOURNAL)
         yield connection
 
 
@@ -174,6 +175,7 @@ def _answering(path: Path, mode: str, busy: timedelta) -> sqlite3.Connection:
     _refuse_traps(path)
     address = f"{path.absolute().as_uri()}?mode={mode}"
     connection = sqlite3.connect(address, uri=True, isolation_level=None, timeout=_s(busy))
+    connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, LONGEST)
     try:
         connection.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone()
     except BaseException:
@@ -244,6 +246,7 @@ def _opened(
     _refuse_traps(path)
     _make_private(path)
     connection = sqlite3.connect(path, isolation_level=None, timeout=_s(busy))
+    connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, LONGEST)
     try:
         mode = "WAL" if wal else "DELETE"
         connection.execute(f"PRAGMA journal_mode = {mode}")
@@ -252,9 +255,8 @@ def _opened(
         connection.execute("PRAGMA trusted_schema = OFF")  # the file may have come with the project
         if doubtful and connection.execute("PRAGMA quick_check(1)").fetchone() != ("ok",):
             raise sqlite3.DatabaseError("quick_check found damage")  # noqa: TRY301 - as SQLite says
-        _check_kinds(connection)
         _make_tables(connection, schema)
-        _check_tables(connection, schema)
+        _check_schema(connection, schema)
     except BaseException:
         connection.close()
         raise
@@ -277,19 +279,25 @@ def _make_tables(connection: sqlite3.Connection, schema: Schema) -> None:
         raise
 
 
-def _check_tables(connection: sqlite3.Connection, schema: Schema) -> None:
-    """Refuse a database that says it is ours and is not."""
-    wanted = {statement.split()[2] for statement in schema if "CREATE TABLE" in statement}
-    there = {name for (name,) in connection.execute("SELECT name FROM sqlite_master")}
-    if not wanted <= there:
-        raise sqlite3.DatabaseError(f"no table {', '.join(sorted(wanted - there))}")
+def _check_schema(connection: sqlite3.Connection, schema: Schema) -> None:
+    """Refuse a database that was not made by the same statements as ours.
+
+    One with a trigger changes what is written to it; a column can be computed, and fill the memory.
+    """
+    rows = connection.execute("SELECT name, sql FROM sqlite_master WHERE sql IS NOT NULL")
+    there = {_plain(statement): name for name, statement in rows}
+    ours = set(map(_plain, schema))
+    if others := [name for statement, name in there.items() if statement not in ours]:
+        raise sqlite3.DatabaseError(f"{others[0]} in it is not as rocsteady makes it")
+    if ours - there.keys():
+        raise sqlite3.DatabaseError("tables are missing")
+    if connection.execute("PRAGMA encoding").fetchone() != ("UTF-8",):
+        raise sqlite3.DatabaseError("its text is not in UTF-8")
 
 
-def _check_kinds(connection: sqlite3.Connection) -> None:
-    """Refuse a database that changes by itself what is written to it."""
-    others = "SELECT type, name FROM sqlite_master WHERE type NOT IN ('table', 'index') LIMIT 1"
-    for kind, name in connection.execute(others):
-        raise sqlite3.DatabaseError(f"it has a {kind} ({name}), which is not ours")
+def _plain(statement: str) -> str:
+    """Return a statement as an SQLite writes it that knows no strict tables."""
+    return statement.replace("STRICT, ", "").removesuffix("STRICT").rstrip()
 
 
 def _refuse_traps(path: Path) -> None:

@@ -7,6 +7,7 @@ and the space that number is from.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import re
@@ -78,13 +79,22 @@ def is_alive(process: str, root: Root | None = None) -> bool | None:
     return _birth(root, int(number)) == birth
 
 
-def is_supervisor(number: int) -> bool:
-    """Return whether a process is one of rocsteady's, by the program that it was started with."""
+def is_supervisor(number: int, journal: Path) -> bool:
+    """Return whether a process is rocsteady, by its program, and has a journal open."""
     interpreter, *words = _text(DiskRoot(), f"/proc/{number}/cmdline").split("\0")
     program = next((word for word in words if not word.startswith("-")), "")
     if not PYTHON.fullmatch(Path(interpreter).name):
         program = interpreter
-    return Path(program).name in ("rocsteady", "rocsteady.exe")
+    return Path(program).name in ("rocsteady", "rocsteady.exe") and _has_open(number, journal)
+
+
+def _has_open(number: int, path: Path) -> bool:
+    with contextlib.suppress(OSError):
+        for descriptor in Path(f"/proc/{number}/fd").iterdir():
+            with contextlib.suppress(OSError):
+                if descriptor.samefile(path):
+                    return True
+    return False
 
 
 def _birth(root: Root, number: int) -> str:

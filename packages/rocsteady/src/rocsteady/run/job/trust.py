@@ -15,6 +15,8 @@ import stat
 import sys
 from collections.abc import Iterator
 from enum import Enum
+from glob import iglob
+from itertools import islice
 from pathlib import Path
 
 from rocsteady.run.job.job_file import JobFile
@@ -30,8 +32,9 @@ LOADS_CODE = re.compile(
     r"|CONDA_|GLIBC_|TORCH_EXTENSIONS|TORCHINDUCTOR|TRITON|XDG_|HF_MODULES).*|PATH|ENV|IFS|SHELLOPTS|HOME|TMPDIR"
     r"|CC|CXX|LOCPATH|VIRTUAL_ENV|(?:CUDA|ROCM|HIP)_(?:PATH|HOME)"
     r"|EDITOR|VISUAL|PAGER|BROWSER|SHELL|PROMPT_COMMAND|MPLBACKEND"
-    r"|.*_(?:PRELOAD|LIBRARY_PATH|PLUGIN|LIBRARIES|INJECTION64_PATH)"
+    r"|OPENSSL_.*|.*_(?:PRELOAD|LIBRARY_PATH|PLUGIN|LIBRARIES|INJECTION64_PATH|DRIVERS_PATH)"
 )
+MOST_FOUND = 10_000  # files of a pattern that are looked at
 
 
 class Doubt(Enum):
@@ -53,7 +56,7 @@ def doubts(file: JobFile, typed: Job | None = None) -> tuple[Doubt, ...]:
         return ()
     found: list[Doubt] = []
     seen = kept(UsedFile, file.path)
-    same = seen is not None and seen.sha256 == file.sha256
+    same = seen is not None and (seen.sha256, seen.owner) == (file.sha256, file.owner)
     if sys.platform != "win32":
         if file.owner != os.geteuid() and not same:
             found.append(Doubt.ANOTHERS)
@@ -77,7 +80,7 @@ def changes(file: JobFile) -> tuple[str, ...]:
 def trust(file: JobFile) -> None:
     """Keep that a job file may be used as it is."""
     lines = tuple(_lines(file.job, file.path.parent))
-    keep(UsedFile(sha256=file.sha256, commands=lines), file.path)
+    keep(UsedFile(sha256=file.sha256, owner=file.owner, commands=lines), file.path)
 
 
 def _lines(job: Job, folder: Path) -> Iterator[str]:
@@ -95,10 +98,19 @@ def _lines(job: Job, folder: Path) -> Iterator[str]:
     yield from notify_lines(job.notify)
     yield from metrics_lines(job.metrics)
     for key, path in _paths(job):
-        fixed = os.path.dirname(re.split(r"[*?\[]", os.path.expanduser(path))[0])  # noqa: PTH111, PTH120 - of a pattern
-        place = real_path(folder / fixed)
-        if not Path(place).is_relative_to(real_path(folder)):
-            yield f"{key}, outside this folder: {path} (in {place})"
+        for place in dict.fromkeys(_places(folder, os.path.expanduser(path))):  # noqa: PTH111 - of a pattern
+            if not Path(place).is_relative_to(real_path(folder)):
+                yield f"{key}, outside this folder: {path} (in {place})"
+
+
+def _places(folder: Path, pattern: str) -> Iterator[str]:
+    """Yield the folders that a pattern reaches: where it begins, and where links lead by now."""
+    fixed = real_path(folder / os.path.dirname(re.split(r"[*?\[]", pattern)[0]))  # noqa: PTH120 - of a pattern
+    yield fixed
+    for found in islice(iglob(pattern, root_dir=folder, recursive=True), MOST_FOUND):  # noqa: PTH207 - of a pattern
+        place = os.path.dirname(real_path(folder / found))  # noqa: PTH120
+        if not Path(place).is_relative_to(fixed):
+            yield place
 
 
 def _resume_lines(job: Job) -> Iterator[str]:
