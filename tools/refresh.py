@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import csv
+import fnmatch
 import json
 import re
 import sys
@@ -68,7 +69,7 @@ class Change(NamedTuple):
     value: object
 
     def __str__(self) -> str:
-        return f"{self.field} = {_toml(self.value)}"
+        return f"{self.field} = {to_toml(self.value)}"
 
 
 class Page(HTMLParser):
@@ -106,11 +107,11 @@ def _newest(wheels: Iterable[Wheel], *, pre: bool = False) -> Version | None:
     return max((it.version for it in wheels if pre or not it.version.is_prerelease), default=None)
 
 
-def _minor(version: Version | str) -> str:
+def minor(version: Version | str) -> str:
     return ".".join(str(version).split("+")[0].split(".")[:2])
 
 
-def _range(minors: Iterable[str]) -> str:
+def version_range(minors: Iterable[str]) -> str:
     versions = sorted(Version(minor) for minor in minors)
     return f">={versions[0]},<{versions[-1].major}.{versions[-1].minor + 1}"
 
@@ -127,7 +128,7 @@ def release_changes(row: Row, wheels: list[Wheel], today: str) -> Iterator[tuple
         return
     pythons = [f"3.{it.python}" for it in here if it.version == newest]
     yield "latest", newest.public
-    yield "python", _range(pythons)
+    yield "python", version_range(pythons)
     yield "checked", today
 
 
@@ -138,10 +139,10 @@ def index_changes(
     nightly = "nightly" in row["id"]
     pin = row.get("pin", "")
     if pin:
-        here = [it for it in wheels if _minor(it.rocm) == row["rocm"]]
+        here = [it for it in wheels if minor(it.rocm) == row["rocm"]]
         if not nightly:
-            torch = _minor(pin.removeprefix("=="))
-            here = [it for it in here if _minor(it.version) == torch]
+            torch = minor(pin.removeprefix("=="))
+            here = [it for it in here if minor(it.version) == torch]
     else:
         here = wheels
     newest = _newest(here, pre=nightly)
@@ -150,13 +151,13 @@ def index_changes(
     if pin and not nightly:
         yield "pin", f"=={newest}"
     if not pin:
-        rocm = next(_minor(it.rocm) for it in wheels if it.version == newest)
+        rocm = next(minor(it.rocm) for it in wheels if it.version == newest)
         yield "rocm", rocm
-        same = [it for it in wheels if _minor(it.rocm) == rocm]
-        yield "torch", _range({_minor(it.version) for it in same})
+        same = [it for it in wheels if minor(it.rocm) == rocm]
+        yield "torch", version_range({minor(it.version) for it in same})
         if built := arches(newest):
             yield "arches", built
-    yield "python", _range({f"3.{it.python}" for it in here if it.version == newest})
+    yield "python", version_range({f"3.{it.python}" for it in here if it.version == newest})
     yield "checked", today
 
 
@@ -164,24 +165,33 @@ def unlisted(rows: list[Row], wheels: list[Wheel]) -> Iterator[str]:
     """Yield releases that are newer than all that the table has; a person adds them."""
     newest_torch = max(Version(row["latest"]) for row in rows)
     newest_rocm = max(Version(row["rocm"]) for row in rows)
-    pairs = {(_minor(it.version), it.rocm) for it in wheels if not it.version.is_prerelease}
+    pairs = {(minor(it.version), it.rocm) for it in wheels if not it.version.is_prerelease}
     known = [(SpecifierSet(row["torch"]), row["rocm"]) for row in rows]
     for torch, rocm in sorted(pairs, key=lambda pair: (Version(pair[0]), Version(pair[1]))):
         listed = any(rocm == its_rocm and f"{torch}.0" in its for its, its_rocm in known)
-        newer = Version(torch) >= Version(_minor(newest_torch)) or Version(rocm) > newest_rocm
+        newer = Version(torch) >= Version(minor(newest_torch)) or Version(rocm) > newest_rocm
         if newer and not listed:
             yield f"no row for torch {torch} with ROCm {rocm}: add one with the GPUs of its build"
 
 
-def price_changes(row: Row, catalog: str, day: str) -> Iterator[tuple[str, object]]:
-    """Yield the price of one offer in SkyPilot's catalog, if that is newer than ours."""
-    prices = [
+def prices_of(row: Row, catalog: str) -> list[float]:
+    """Return the prices of one offer in SkyPilot's catalog.
+
+    Two cards can have the same name there, such as H100, and then differ in the instance type.
+    """
+    return [
         float(line["Price"])
         for line in csv.DictReader(catalog.splitlines())
         if line["AcceleratorName"] == row["sky"]
+        and fnmatch.fnmatchcase(line["InstanceType"], row.get("instance", "*"))
         and line["AcceleratorCount"] in {"1", "1.0"}
         and line["Price"]
     ]
+
+
+def price_changes(row: Row, catalog: str, day: str) -> Iterator[tuple[str, object]]:
+    """Yield the price of one offer in SkyPilot's catalog, if that is newer than ours."""
+    prices = prices_of(row, catalog)
     if prices and date.fromisoformat(day) > row["as_of"]:
         yield "dollars", min(prices)
         yield "as_of", date.fromisoformat(day)
@@ -209,7 +219,7 @@ class Refresh:
             return ""
 
     def _wheels(self) -> Iterator[Change]:
-        rows = _rows(self.folder / "wheels.toml")
+        rows = rows_of(self.folder / "wheels.toml")
         releases = [row for name, row in rows if name == "release"]
         wheels = wheels_of(self.page(PYTORCH))
         if wheels:
@@ -246,7 +256,7 @@ class Refresh:
             "PyTorch": max(Version(row["latest"]) for row in releases),
             "ROCm": max(
                 Version(row["rocm"])
-                for _, row in _rows(self.folder / "wheels.toml")
+                for _, row in rows_of(self.folder / "wheels.toml")
                 if "nightly" not in row.get("id", "")
             ),
         }
@@ -260,13 +270,15 @@ class Refresh:
                 yield f"{project} {newest} is out; the newest that wheels.toml has is {known}"
 
     def _prices(self) -> Iterator[Change]:
-        for number, (_, row) in enumerate(_rows(self.folder / "prices.toml")):
+        for number, (_, row) in enumerate(rows_of(self.folder / "prices.toml")):
             if not row.get("sky"):
                 continue
             infra = row["infra"]
             catalog = self.page(CATALOG.format(infra))
             commits = json.loads(self.page(CATALOG_DATE.format(infra)) or "[]")
             if catalog and commits:
+                if not prices_of(row, catalog):
+                    self.notes.append(f"prices.toml: {row['id']}: no such instance is listed")
                 day = commits[0]["commit"]["committer"]["date"][:10]
                 found = [*price_changes(row, catalog, day)]
                 yield from _different("prices.toml", number, row, found)
@@ -280,21 +292,21 @@ def _different(
             yield Change(table, number, field, value)
 
 
-def _rows(path: Path) -> list[tuple[str, Row]]:
+def rows_of(path: Path) -> list[tuple[str, Row]]:
     """Return the name and the fields of each [[...]] of a file, in its order."""
     return [
         (block.split("]]")[0], next(iter(tomllib.loads(f"[[{block}").values()))[0])
-        for block in _blocks(path.read_text(encoding="utf-8"))[1:]
+        for block in blocks_of(path.read_text(encoding="utf-8"))[1:]
     ]
 
 
-def _blocks(text: str) -> list[str]:
+def blocks_of(text: str) -> list[str]:
     return re.split(r"^\[\[", text, flags=re.MULTILINE)
 
 
-def _toml(value: object) -> str:
+def to_toml(value: object) -> str:
     if isinstance(value, list):
-        return f"[{', '.join(map(_toml, value))}]"
+        return f"[{', '.join(map(to_toml, value))}]"
     if isinstance(value, float):
         return f"{value:.2f}"
     return value.isoformat() if isinstance(value, date) else json.dumps(value)
@@ -305,8 +317,8 @@ def write(folder: Path, changes: Iterable[Change]) -> None:
     texts: dict[str, list[str]] = {}
     for change in changes:
         path = folder / change.table
-        blocks = texts.setdefault(change.table, _blocks(path.read_text(encoding="utf-8")))
-        line = f"{change.field} = {_toml(change.value)}"
+        blocks = texts.setdefault(change.table, blocks_of(path.read_text(encoding="utf-8")))
+        line = f"{change.field} = {to_toml(change.value)}"
         block = blocks[change.row + 1]
         edited, count = re.subn(
             rf"^{change.field} = .*$", line.replace("\\", r"\\"), block, count=1, flags=re.MULTILINE
@@ -355,11 +367,11 @@ def main(arguments: list[str]) -> int:
 
     refresh = Refresh(options.data, fetch, datetime.now(tz=UTC).date().isoformat())
     changes = refresh.changes()
-    rows = {table: _rows(options.data / table) for table in {it.table for it in changes}}
+    rows = {table: rows_of(options.data / table) for table in {it.table for it in changes}}
     for change in changes:
         row = rows[change.table][change.row][1]
         name = row.get("id") or f"torch {row['torch']}, ROCm {row['rocm']}"
-        old = _toml(row[change.field]) if change.field in row else "nothing"
+        old = to_toml(row[change.field]) if change.field in row else "nothing"
         sys.stdout.write(f"{change.table}: {name}: {change}  (was {old})\n")
     for note in refresh.notes:
         sys.stdout.write(f"for a person: {note}\n")

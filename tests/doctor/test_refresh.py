@@ -81,6 +81,7 @@ as_of = 2026-08-22
 source = "skypilot-catalog-runpod"
 sky = "MI300X"
 infra = "runpod"
+instance = "1x_MI300X_SECURE*"
 
 [[offer]]
 id = "crusoe-mi300x"
@@ -144,6 +145,7 @@ def test_the_tables_follow_the_pages(
         "source": "skypilot-catalog-runpod",
         "sky": "MI300X",
         "infra": "runpod",
+        "instance": "1x_MI300X_SECURE*",
     }
     assert offers[1]["as_of"] == date(2026, 8, 19)
     text = (tmp_path / "wheels.toml").read_text()
@@ -181,6 +183,25 @@ def test_a_second_look_changes_nothing(
 
     assert (tmp_path / "wheels.toml").read_text() == first
     assert "wheels.toml: amd: " not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("instance", "dollars"), [("gpu_1x_h100_sxm5", 4.39), ("gpu_1x_h100_pcie", 3.29), ("*", 3.29)]
+)
+def test_a_price_is_that_of_the_instance(
+    refresh: ModuleType, instance: str, dollars: float
+) -> None:
+    """Lambda's two H100 have one name; the cheaper one is the slower card."""
+    catalog = """\
+InstanceType,AcceleratorName,AcceleratorCount,Price
+gpu_1x_h100_sxm5,H100,1.0,4.39
+gpu_1x_h100_pcie,H100,1.0,3.29
+"""
+    row = {"sky": "H100", "infra": "lambda", "instance": instance, "as_of": date(2026, 8, 22)}
+
+    fields = dict(refresh.price_changes(row, catalog, "2026-11-16"))
+
+    assert fields["dollars"] == dollars
 
 
 def test_the_real_tables_can_be_read(refresh: ModuleType) -> None:

@@ -67,6 +67,7 @@ class Offer(Value, frozen=True, kw_only=True):
     source: str
     sky: str = ""  # the accelerator's name in SkyPilot; "" if its catalog does not have it
     infra: str = ""  # the cloud's name in SkyPilot
+    instance: str = ""  # its instance type, a pattern; tools/refresh.py takes the price of no other
     note: str = ""
 
 
