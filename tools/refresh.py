@@ -324,8 +324,8 @@ def write(folder: Path, changes: Iterable[Change]) -> None:
             rf"^{change.field} = .*$", line.replace("\\", r"\\"), block, count=1, flags=re.MULTILINE
         )
         if not count:
-            head, rest = block.split("\n", 1)
-            edited = f"{head}\n{line}\n{rest}"
+            head, first, rest = block.split("\n", 2)
+            edited = f"{head}\n{first}\n{line}\n{rest}"
         blocks[change.row + 1] = edited
     for table, blocks in texts.items():
         (folder / table).write_text("[[".join(blocks), encoding="utf-8")

@@ -4,9 +4,9 @@
     python tools/watch_NAME.py --write          and remember it, so that a second look shows nothing
     python tools/watch_NAME.py --pages FOLDER   read saved pages instead of the network
 
-A line is open as long as it is true of the tables, or until a person puts it under [left_out] of
-upstream.toml with the reason; what differs from the last look stays until a person deletes it. The
-exit code is 1 if a page could not be read. For maintainers; not part of the package.
+A line is open as long as it is true of the tables, or until a person names it, or the number of
+its issue, under [left_out] of upstream.toml with the reason; what differs from the last look stays
+until a person deletes it. The exit code is 1 if a page could not be read. Not part of the package.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Watch:
         self.differs: list[str] = []
         self.titles: dict[str, str] = {}  # of what a line is about; printed, and kept nowhere
         self.failed: list[str] = []
-        self.at = ""  # the version that was looked at
+        self.at = ""  # what was looked at, if that is not in ``seen``
         self._pages, self._seen = options.pages, options.seen
         self.all_seen = json.loads(self._seen.read_text()) if self._seen.exists() else {}
         self.seen: dict[str, Any] = self.all_seen.setdefault(name, {})
@@ -86,7 +86,7 @@ class Watch:
                 elif name not in now:
                     self.differs.append(f"{step}: gone {name}")
                 elif old[name] != now[name]:
-                    self.differs.append(f"{step}: {name} was {old[name]}, is {now[name]}")
+                    self.differs.append(f"{step}: {name}{_difference(old[name], now[name])}")
         self.seen[what] = {"at": at, "names": now}
 
     def finish(self, *, write: bool) -> int:
@@ -94,8 +94,8 @@ class Watch:
         path = self.data / "upstream.toml"
         known = self.table("upstream.toml") if path.exists() else {}
         before = next((it for it in known.get("watcher", ()) if it["name"] == self.name), {})
-        left_out = known.get("left_out", {})
-        holds = [line for line in dict.fromkeys(self.holds) if line.split(":")[0] not in left_out]
+        left_out = {*known.get("left_out", ())}
+        holds = [line for line in dict.fromkeys(self.holds) if not {line, subject(line)} & left_out]
         told = {*before.get("open", ()), *before.get("changed", ())}
         for line in (*holds, *self.differs):
             if line not in told:
@@ -105,14 +105,15 @@ class Watch:
         if write and not self.failed:
             today = datetime.now(tz=UTC).date().isoformat()
             changed = [*dict.fromkeys((*before.get("changed", ()), *self.differs))]
-            fields = {"name": self.name, "looked": today, "at": self.at}
+            at = self.at or ", ".join(f"{what} {it['at']}" for what, it in self.seen.items())
+            fields = {"name": self.name, "looked": today, "at": at}
             self._remember(path, {**fields, "open": holds, "changed": changed})
         return int(bool(self.failed))
 
     def _remember(self, path: Path, fields: dict[str, Any]) -> None:
         head, *blocks = blocks_of(path.read_text(encoding="utf-8") if path.exists() else "\n")
         mine = f"watcher]]\nname = {to_toml(self.name)}\n"
-        text = "".join(f"{key} = {to_toml(value)}\n" for key, value in fields.items())
+        text = "".join(f"{key} = {_lines(value)}\n" for key, value in fields.items())
         others = [it.rstrip("\n") + "\n\n" for it in blocks if not it.startswith(mine)]
         ordered = sorted([*others, f"watcher]]\n{text}\n"])
         path.write_text("[[".join([head, *ordered]).rstrip("\n") + "\n", encoding="utf-8")
@@ -120,10 +121,33 @@ class Watch:
         self._seen.write_text(json.dumps(seen, indent=0, sort_keys=True) + "\n")
 
 
+def _difference(old: str, new: str) -> str:
+    """Return what differs; of a list of words, only those that are new or gone."""
+    before, after = old.split(), new.split()
+    lost = [word for word in before if word not in after]
+    gained = [word for word in after if word not in before]
+    if len(before) > 1 and lost + gained:
+        changes = (("has lost", lost), ("has got", gained))
+        return " and".join(f" {what} {' '.join(words)}" for what, words in changes if words)
+    return f" was {old}, is {new}"
+
+
+def _lines(value: object) -> str:
+    """Return a list with one entry on each line, so that a person can delete one."""
+    if isinstance(value, list) and value:
+        return "[\n" + "".join(f"  {to_toml(it)},\n" for it in value) + "]"
+    return to_toml(value)
+
+
 def _entries(content: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
     for table, rows in content.items():
         if isinstance(rows, list):
             yield from ((table, row) for row in rows if isinstance(row, dict))
+
+
+def subject(line: str) -> str:
+    """Return what a line is about, such as ROCm/TheRock#7699."""
+    return line.split(": ", 1)[0].rsplit(maxsplit=1)[-1]
 
 
 def bounded(rule: dict[str, Any]) -> bool:

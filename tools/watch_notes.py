@@ -86,9 +86,11 @@ def _gpus(watch: Watch, what: str, listed: Iterable[str], ours: Iterable[str]) -
 
 def look(watch: Watch) -> None:
     notes = watch.page(NOTES)
-    watch.at = max(VERSION.findall(notes), key=Version, default="")
-    if not watch.at:
+    release = max(VERSION.findall(notes), key=Version, default="")
+    if not release:
+        watch.failed.append(f"{NOTES}: no version in it")
         return
+    watch.at = f"ROCm {release}"
     cited = watch.citing()
     for issue, title in issues(notes, "known").items():
         if issue not in cited:
@@ -96,12 +98,12 @@ def look(watch: Watch) -> None:
     for issue in issues(notes, "resolved"):
         watch.resolved(issue, "resolved")
     _hardware(watch, watch.page(GPUS))
-    there = [*builds(watch.page(INSTALL.format(watch.at, "pip-install")))]
-    images = {*IMAGE.findall(watch.page(INSTALL.format(watch.at, "docker")))}
+    there = [*builds(watch.page(INSTALL.format(release, "pip-install")))]
+    images = {*IMAGE.findall(watch.page(INSTALL.format(release, "docker")))}
     ours = {(row["rocm"], row["torch"]) for row in watch.table("exports.toml")["image"]}
     for rocm, torch in sorted(images - ours - {(f"{rocm}.0", torch) for rocm, torch in ours}):
         watch.holds.append(f"image rocm{rocm} with torch {torch}: not in exports.toml")
-    _wheels(watch, there)
+    _wheels(watch, release, there)
 
 
 def _hardware(watch: Watch, page: str) -> None:
@@ -111,11 +113,11 @@ def _hardware(watch: Watch, page: str) -> None:
         watch.holds.append(f"AMD {card} ({gfx}): not in gpus.toml")
 
 
-def _wheels(watch: Watch, there: list[Build]) -> None:
-    rocm = minor(watch.at)
+def _wheels(watch: Watch, release: str, there: list[Build]) -> None:
+    rocm = minor(release)
     rows = [it for it in watch.table("wheels.toml")["index"] if it["rocm"] == rocm]
     if not rows:
-        watch.holds.append(f"ROCm {watch.at}: wheels.toml has no index for it")
+        watch.holds.append(f"ROCm {release}: wheels.toml has no index for it")
         return
     row = rows[0]
     if there and (torch := version_range({minor(it.torch) for it in there})) != row["torch"]:

@@ -33,7 +33,7 @@ class Package(NamedTuple):
     files: str = ""  # what a file's name begins with, where not all of them count
 
     def __str__(self) -> str:
-        return f"{self.name}, {self.platform}"
+        return f"{self.name} ({self.platform})"
 
 
 PACKAGES = (
@@ -88,7 +88,6 @@ def look(watch: Watch) -> None:
         gpus = dict.fromkeys((it[1] for it in DEVICE.finditer(watch.page(index))), "there")
         if gpus:
             watch.compare(f"GPUs of {index}", gpus, " ".join(sorted(gpus)))
-    watch.at = ", ".join(f"{what.split(',')[0]} {it['at']}" for what, it in watch.seen.items())
 
 
 if __name__ == "__main__":

@@ -88,9 +88,9 @@ def look(watch: Watch) -> None:
             known = watch.seen.get("torch", {}).get("at", "0")
             if watch.args or Version(release.version) > Version(known):
                 watch.compare("torch", contents(release, searches, texts), release.version)
-            watch.at = f"torch {release.version}"
     ours = {row["name"] for row in watch.table("variables.toml")["variable"]}
-    told = (line for line in watch.differs if ": new text" not in line)
+    told = [line for line in watch.differs if ": new text" not in line]
+    told = [it for it in told if ": gone variable" not in it or it.rpartition(" ")[2] in ours]
     watch.differs = [_worded(line, ours, rests) for line in told]
 
 
@@ -99,11 +99,10 @@ def _worded(line: str, ours: set[str], rests: dict[str, str]) -> str:
     search = next((more for name, more in rests.items() if name in line), "")
     if search:
         return f"{line}; see {search}"
-    variable = (
-        line.rpartition(" ")[2] if ": new variable" in line or ": gone variable" in line else ""
-    )
-    if variable and ("gone" in line) == (variable in ours):
-        return f"{line}; variables.toml {'has it' if variable in ours else 'lacks it'}"
+    if ": gone variable" in line:
+        return f"{line}; variables.toml has it"
+    if ": new variable" in line and line.rpartition(" ")[2] not in ours:
+        return f"{line}; variables.toml lacks it"
     return line
 
 

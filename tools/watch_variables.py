@@ -21,7 +21,9 @@ from watch import Watch, run
 FLAG = re.compile(r'(?:GetEnvVar|IsEnvVarSet)\("(\w+)"\)')
 FLAGS = re.compile(r"^(?:release|debug|release_on_stg)\(\w+, *(\w+), *([^,]+),", re.MULTILINE)
 PARAMETER = re.compile(r'\b([NR]CCL)_PARAM\(\w+, *"(\w+)", *([^;]*)\);')
-GETENV = re.compile(r'\b(?:ncclGetEnv|getenv)\("((?:NCCL|RCCL|HSA|HIP|MSCCL\w*)_\w+)"\)')
+QUOTED = re.compile(r'"([NR]CCL_[A-Z0-9_]+)"')
+GETENV = re.compile(r'\bgetenv\("((?:HSA|HSAKMT|HIP|AMD)_\w+)"\)')
+PLACES = {"/rccl/": "RCCL", "/rocr-runtime/": "ROCr", "/rocclr/": "HIP", "/hipamd/": "HIP"}
 MIOPEN = re.compile(r"^MIOPEN_DECLARE_ENV_VAR_\w+\((\w+)(?:, *([^)]+))?\)", re.MULTILINE)
 ENDS = {".h", ".hpp", ".cc", ".cpp", ".cu", ".c", ".in"}
 
@@ -33,8 +35,11 @@ def read_by(path: Path, text: str) -> Iterator[tuple[str, str, str]]:
     elif path.name == "flags.hpp":
         yield from (("HIP", name, value.strip()) for name, value in FLAGS.findall(text))
     yield from (("RCCL", f"{it[0]}_{it[1]}", it[2].strip()) for it in PARAMETER.findall(text))
-    if "rccl" in path.parts:
-        yield from (("RCCL", name, "") for name in GETENV.findall(text))
+    place = next((it for part, it in PLACES.items() if part in path.as_posix()), "")
+    if place == "RCCL":
+        yield from (("RCCL", name, "") for name in QUOTED.findall(text))
+    elif place:
+        yield from ((place, name, "") for name in GETENV.findall(text))
     yield from (("MIOpen", name, value.strip()) for name, value in MIOPEN.findall(text))
 
 
@@ -51,10 +56,9 @@ def variables(folders: list[Path]) -> dict[str, dict[str, str]]:
 
 def look(watch: Watch) -> None:
     release, *folders = watch.args or ("no release",)
-    watch.at = f"ROCm {release}"
     found = variables([Path(it) for it in folders])
     if not found:
-        watch.failed.append(f"{watch.at}: no variable in {' '.join(folders) or 'no folder'}")
+        watch.failed.append(f"ROCm {release}: no variable in {' '.join(folders) or 'no folder'}")
     for reader, names in sorted(found.items()):
         watch.compare(reader, names, release)
     changes = []
@@ -62,7 +66,7 @@ def look(watch: Watch) -> None:
     for number, (_, row) in enumerate(rows):
         if row["read_by"] in found:
             if row["name"] in found[row["read_by"]]:
-                changes.append(Change("variables.toml", number, "found_in", watch.at))
+                changes.append(Change("variables.toml", number, "found_in", f"ROCm {release}"))
             elif row.get("found_in"):
                 watch.holds.append(f"{row['name']}: {row['read_by']} {release} does not read it")
     if watch.writes:

@@ -138,7 +138,7 @@ literals = ["an error that torch prints", "short"]
     "upstream.toml": """\
 # A comment that stays.
 [left_out]
-"known issue ROCm/TheRock#8793" = "Valgrind in WSL: no training runs under it."
+"ROCm/TheRock#8793" = "Valgrind in WSL: no training runs under it."
 """,
 }
 
@@ -205,7 +205,7 @@ def test_from_10_0_to_10_1(look: Callable[..., list[str]], data: Path) -> None:
         "AMD lists for Windows 10.1: we lack gfx1153 gfx1200 gfx1201",
     ]
     assert look("notes", "--pages", PAGES / "10.1") == []
-    assert watcher(data, "notes")["at"] == "10.1.0"
+    assert watcher(data, "notes")["at"] == "ROCm 10.1.0"
     text = (data / "upstream.toml").read_text()
     assert text.startswith("# A comment that stays.")
 
@@ -216,7 +216,7 @@ def test_what_is_done_is_no_longer_open(look: Callable[..., list[str]], data: Pa
     rules = data / "rules/all.toml"
     rules.write_text(rules.read_text().replace(">=7.2", ">=7.2,<10.1"))
     left_out = data / "upstream.toml"
-    key = '"known issue ROCm/TheRock#8842" = "ComfyUI"'
+    key = '"ROCm/TheRock#8842" = "ComfyUI"'
     left_out.write_text(left_out.read_text().replace("[left_out]", f"[left_out]\n{key}"))
 
     found = look("notes", "--pages", PAGES / "10.1")
@@ -254,7 +254,7 @@ def test_issues_that_upstream_marked(look: Callable[..., list[str]]) -> None:
     found = look("issues", "--pages", PAGES / "10.1")
 
     assert "closed ROCm/TheRock#7699: rule rdna4-training-faults has no upper bound" in found
-    assert sum("open ROCm/TheRock#" in line for line in found) == 9
+    assert sum("open ROCm/TheRock#" in line for line in found) == 8  # one is left out
     assert not [line for line in found if "8900" in line]  # a pull request
 
 
@@ -316,6 +316,21 @@ def test_variables_of_two_releases(
         "PYTORCH_GONE": None,
     }
     assert look("variables", "10.2", tmp_path / "empty", code=1)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "shown"),
+    [
+        ("4", "8", " was 4, is 8"),
+        ("a b", "b a", " was a b, is b a"),
+        ("a b", "b c", " has lost a and has got c"),
+        ("a b", "a b c", " has got c"),
+    ],
+)
+def test_of_a_list_only_the_difference_is_shown(
+    tool: Callable[[str], ModuleType], old: str, new: str, shown: str
+) -> None:
+    assert tool("watch")._difference(old, new) == shown
 
 
 def torch(folder: Path, version: str, header: str, python: str) -> Path:
@@ -428,7 +443,7 @@ def test_contents_of_packages_by_ranges(
     gpus.write_text(f"{gpus.read_text()}<a href='x'>amd-torch-device-gfx1201</a>\n")
     second = look("packages")
 
-    name = "bitsandbytes, manylinux_2_24_x86_64 0.50.2 to 0.51.0"
+    name = "bitsandbytes (manylinux_2_24_x86_64) 0.50.2 to 0.51.0"
     assert first == []
     assert second == [
         f"{name}: gone librocm64.so.1",

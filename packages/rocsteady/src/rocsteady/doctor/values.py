@@ -83,6 +83,16 @@ class KnowledgeTable(Value, frozen=True, kw_only=True):
     out_of_date: int = 0  # entries that nobody has checked for longer than their kind allows
 
 
+class Watcher(Value, frozen=True, kw_only=True):
+    """A program that compares the knowledge base with what is upstream: tools/watch_*.py."""
+
+    name: str
+    looked: str  # the day; "" is never
+    at: str  # the version of what it looked at
+    open: tuple[str, ...]  # what is true upstream, and in no entry
+    changed: tuple[str, ...]  # what differed from the last look, and nobody has judged
+
+
 class KnowledgeReport(Value, frozen=True, kw_only=True):
     version: int = 1
     state: KnowledgeState
@@ -90,6 +100,7 @@ class KnowledgeReport(Value, frozen=True, kw_only=True):
     out_of_date: tuple[str, ...] = ()  # "rules: some-rule, last checked 2025-11", the oldest first
     ignored: tuple[str, ...]  # "file: entry: problem" of what this rocsteady does not understand
     upgrade: str  # the command
+    watchers: tuple[Watcher, ...] = ()
 
 
 class Diagnosis(Value, frozen=True, kw_only=True):

@@ -358,6 +358,13 @@ def render_knowledge(report: KnowledgeReport, *, page: Page) -> str:
     newer = "newer than this rocsteady understands" if report.ignored else ""
     page.line(f"{'ignored':<{TABLE_LABEL}}{len(report.ignored):>6,}  {newer}".rstrip())
     page.lines(report.ignored[:IGNORED_SHOWN], indent=2)
+    page.line()
+    page.line("Compared with what is upstream", style=BOLD)
+    for watcher in report.watchers:
+        lines = (*watcher.open, *watcher.changed)
+        seen = f"on {watcher.looked}, {watcher.at}" if watcher.looked else "never yet"
+        page.line(f"{watcher.name:<{TABLE_LABEL}}{len(lines):>6,} open  {seen}")
+        page.lines(lines[:IGNORED_SHOWN], indent=2)
     for note in report.state.notes:
         page.paragraph(note, style=YELLOW)
     page.line()

@@ -83,5 +83,6 @@ class Variable(KnowledgeEntry, frozen=True, kw_only=True):
     building: bool = False  # it is read only when code is compiled
     default: str = ""  # the value that changes nothing
     takes: tuple[str, ...] = ()  # its values: a form such as "switch", or each word; none: any
+    found_in: str = ""  # the newest release in whose sources tools/watch_variables.py found it
     cancels: tuple[str, ...] = ()  # variables that have no effect while this one is set
     cancels_at: tuple[str, ...] = ()  # only with one of these values; none: with any

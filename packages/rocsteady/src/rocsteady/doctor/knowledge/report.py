@@ -24,7 +24,7 @@ from rocsteady.doctor.knowledge.state import (
 from rocsteady.doctor.knowledge.trainers import load_trainers
 from rocsteady.doctor.knowledge.values import KnowledgeEntry
 from rocsteady.doctor.knowledge.waits import load_waits
-from rocsteady.doctor.values import KnowledgeReport, KnowledgeTable
+from rocsteady.doctor.values import KnowledgeReport, KnowledgeTable, Watcher
 
 
 def knowledge_report(
@@ -82,6 +82,8 @@ def knowledge_report(
                 out_of_date=counts[name],
             )
         )
+    upstream = data.document("upstream.toml", "left_out", "watcher")
+    watchers = tuple(it for _, it in data.entries(upstream, "watcher", Watcher))
     ignored = dict.fromkeys((*knowledge.ignored, *data.ignored))
     return KnowledgeReport(
         state=knowledge_state(knowledge, today=today),
@@ -89,6 +91,7 @@ def knowledge_report(
         out_of_date=tuple(f"{name}: {key}, last checked {day}" for day, name, key in old),
         ignored=tuple(ignored),
         upgrade=upgrade_command_here(),
+        watchers=watchers,
     )
 
 
