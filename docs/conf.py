@@ -113,7 +113,8 @@ def variables_page(variables: Iterable[Variable]) -> Iterator[str]:
     """List every variable that the doctor knows, and who reads it."""
     rows = [
         f"| `{each.name}` | {plain(each.read_by) or 'nothing'} | {plain(each.meaning)} |"
-        f" {plain(found_in(each))} |"
+        f" {plain(found_in(each))}"
+        f"{f'; sources of {each.found_in}' if each.found_in else ''} |"
         for each in sorted(variables, key=lambda each: each.name)
     ]
     yield "# Variables"

@@ -18,7 +18,7 @@ from pathlib import Path
 from refresh import Change, rows_of, write
 from watch import Watch, run
 
-FLAG = re.compile(r'(?:GetEnvVar|IsEnvVarSet)\("(\w+)"\)')
+FLAG = re.compile(r'(?:GetEnvVar|IsEnvVarSet)\("(\w+)"\)(?:;\s*\w+ = \(var == "(\d)"\))?')
 FLAGS = re.compile(r"^(?:release|debug|release_on_stg)\(\w+, *(\w+), *([^,]+),", re.MULTILINE)
 PARAMETER = re.compile(r'\b([NR]CCL)_PARAM\(\w+, *"(\w+)", *([^;]*)\);')
 QUOTED = re.compile(r'"([NR]CCL_[A-Z0-9_]+)"')
@@ -29,9 +29,9 @@ ENDS = {".h", ".hpp", ".cc", ".cpp", ".cu", ".c", ".in"}
 
 
 def read_by(path: Path, text: str) -> Iterator[tuple[str, str, str]]:
-    """Yield who reads a variable, its name, and its default as the source has it."""
+    """Yield who reads a variable, its name, and its default; of ROCr, the value it asks for."""
     if path.name == "flag.h":
-        yield from (("ROCr", name, "") for name in FLAG.findall(text))
+        yield from (("ROCr", name, value) for name, value in FLAG.findall(text))
     elif path.name == "flags.hpp":
         yield from (("HIP", name, value.strip()) for name, value in FLAGS.findall(text))
     yield from (("RCCL", f"{it[0]}_{it[1]}", it[2].strip()) for it in PARAMETER.findall(text))

@@ -275,13 +275,14 @@ def test_without_write_a_second_look_shows_the_same(look: Callable[..., list[str
 
 def sources(folder: Path, *, later: bool) -> Path:
     """Write sources of ROCm in the form of the files that declare variables."""
+    flag = f'var = os::GetEnvVar("HSA_ENABLE_SDMA");\n  sdma_ = (var == "{int(later)}") ? x : y;\n'
     hip = 'release(uint, GPU_QUEUES, 4, \\\n  "Queues")\n'
     if later:
         hip = hip.replace("4", "8") + 'debug(bool, HIP_NEW, false, \\\n "x")\n'
     else:
         hip += 'release(bool, HIP_GONE, true, \\\n "x")\n'
     files = {
-        "rocr/flag.h": 'var = os::GetEnvVar("HSA_ENABLE_SDMA");\n',
+        "rocr/flag.h": flag,
         "clr/flags.hpp": f"#define RUNTIME_FLAGS(debug,release) \\\n{hip}",
         "rccl/src/init.cc": 'NCCL_PARAM(Proto, "PROTO", -2);\nx = ncclGetEnv("NCCL_ALGO");\n',
         "miopen/src/env.cpp": "MIOPEN_DECLARE_ENV_VAR_BOOL(MIOPEN_FIND_MODE)\n",
@@ -307,6 +308,7 @@ def test_variables_of_two_releases(
         "HIP 10.0 to 10.1: GPU_QUEUES was 4, is 8",
         "HIP 10.0 to 10.1: gone HIP_GONE; variables.toml has it",
         "HIP 10.0 to 10.1: new HIP_NEW",
+        "ROCr 10.0 to 10.1: HSA_ENABLE_SDMA was 0, is 1",
     ]
     rows = tomllib.loads((data / "variables.toml").read_text())["variable"]
     assert {row["name"]: row.get("found_in") for row in rows} == {
