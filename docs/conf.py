@@ -121,9 +121,9 @@ def variables_page(variables: Iterable[Variable]) -> Iterator[str]:
     yield (
         "The environment variables that the doctor knows. For any other variable, rocsteady keeps"
         " only the name, and only if it looks like one of ROCm's or PyTorch's, because the value"
-        " may be a secret. The last column lists the library releases in which we found the name;"
-        " we could not check PyTorch's libraries and those that Debian does not package. Generated"
-        " from the knowledge base."
+        " may be a secret. The last column lists the library releases and the sources in which we"
+        " found the name; we could not check PyTorch's libraries and those that Debian does not"
+        " package. Generated from the knowledge base."
     )
     yield "\n".join(["| variable | read by | meaning | found in |", "|---|---|---|---|", *rows])
 
