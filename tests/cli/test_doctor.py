@@ -8,6 +8,7 @@ import pty
 import re
 import subprocess
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -15,9 +16,9 @@ import pytest
 from rocsteady_knowledge import VERSION
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from tests.cli.conftest import Rocsteady
+
+TOOLS = Path(__file__).parents[2] / "tools"
 
 
 @pytest.mark.parametrize(
@@ -203,6 +204,22 @@ def test_the_knowledge_has_a_version_tables_and_an_upgrade_command(cli: Rocstead
     assert report["ignored"] == []
     assert report["upgrade"] in screen.out
     assert screen.code == 0
+
+
+def test_the_knowledge_says_when_upstream_was_looked_at_and_what_is_open(cli: Rocsteady) -> None:
+    """The names are those of tools/watch_*.py, which write the table."""
+    watchers = json.loads(cli("doctor", "--knowledge", "--json").out)["watchers"]
+    screen = cli("doctor", "--knowledge").out
+    lines = screen.partition("Compared with what is upstream")[2].splitlines()
+
+    names = {path.stem: path.read_text() for path in TOOLS.glob("watch_*.py")}
+    assert len(watchers) == len(names) == 5
+    for watcher in watchers:
+        assert [name for name, text in names.items() if f'run("{watcher["name"]}", look)' in text]
+        line = next(line for line in lines if line.startswith(watcher["name"]))
+        count = len(watcher["open"] + watcher["changed"])
+        assert f"{count} open" in line
+        assert (watcher["looked"] or "never yet") in line
 
 
 def test_prints_a_block_for_an_issue(cli: Rocsteady) -> None:
