@@ -417,9 +417,9 @@ def test_names_and_paths_are_no_markup(an_export: Callable[..., Export]) -> None
         ("gfx1100", "2.10.0", "2.11.0"),  # 2.10 is named for Instinct only
         ("gfx942", "2.10.0", "2.10.0"),
         ("gfx1151", "2.8.0", "2.11.0"),  # not in the images of 7.2
-        ("gfx1201", "2.14.1", "2.13.0"),  # none is as new
-        ("gfx1201", "", "2.13.0"),
-        ("gfx1201", "a nightly", "2.13.0"),
+        ("gfx1201", "2.15.0", "2.14.0"),  # none is as new
+        ("gfx1201", "", "2.14.0"),
+        ("gfx1201", "a nightly", "2.14.0"),
         ("", "2.12.0", "2.12.0"),
     ],
 )
@@ -428,6 +428,13 @@ def test_the_image_has_the_same_torch_or_the_next(gfx: str, torch: str, chosen: 
 
     assert image is not None
     assert image.torch == chosen
+
+
+def test_of_two_images_with_the_same_torch_it_is_the_newer_rocm() -> None:
+    """10.1 has the repair of page faults in training on gfx1201; gfx908 is in that of 10.0 only."""
+    images = image_for("gfx1201", "2.13.0"), image_for("gfx908", "2.13.0")
+
+    assert [image and image.rocm for image in images] == ["10.1.0", "10.0"]
 
 
 def test_there_is_no_image_for_an_rx_5700_but_there_are_wheels() -> None:
