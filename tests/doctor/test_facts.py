@@ -57,6 +57,7 @@ KNOWN: dict[str, tuple[str, tuple[Scalar, ...]]] = {
     "gpu.visible.count": ("mi300x-8", (4,)),
     "gpu.extras": ("rx7900xtx-rx6700xt", ("device-gfx1100,device-gfx1031",)),
     "gpu.not_offered": ("driver-not-loaded", ("0000:03:00.0",)),
+    "gpu.not_offered.gfx": ("rx7900xtx-old-card", ("gfx803",)),
     "gpu.link_width": ("rx7900xt-pair", (16, 4)),
     "gpu.vram_gib": ("rx6900xt-igpu", (15.984375, 0.0625)),
     "rocm.version": ("mixed-libraries", ("6.1.0",)),
@@ -117,6 +118,7 @@ ABSENT = {
     "gpu.integrated.gfx": "rx7900xtx",
     "gpu.extras": "no-amd-gpu",
     "gpu.not_offered": "rx7900xtx",
+    "gpu.not_offered.gfx": "rx7900xtx",
     "gpu.link_width": "cpu-wheel",  # its card sleeps
     "gpu.vram_gib": "no-amd-gpu",
     "rocm.version": "rx7900xtx",

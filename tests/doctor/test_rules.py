@@ -132,6 +132,42 @@ def test_what_has_no_build_hears_that_before_any_other_fix(recorded: Recorded) -
     assert "gfx803-no-build" not in fired(recorded, "radeon-vii")
 
 
+NOTHING_ELSE: dict[str, str | int] = {"os": "linux", "wsl": False, "gpu.withheld": 0}
+ON_POLARIS = ("gfx803-no-build", "gfx803-left-out", "gpu-not-offered", "gpu-left-out")
+
+
+@pytest.mark.parametrize(
+    ("offered", "left_out", "says"),
+    [
+        (("gfx803",), (), ["gfx803-no-build"]),
+        (("gfx1100", "gfx803"), (), []),  # the other one trains
+        ((), ("gfx803",), ["gfx803-no-build"]),
+        ((), ("gfx1100",), ["gpu-not-offered"]),
+        ((), ("gfx803", "gfx1100"), ["gpu-not-offered"]),
+        (("gfx1100",), ("gfx803",), ["gfx803-left-out"]),
+        (("gfx1100",), ("gfx1031",), ["gpu-left-out"]),
+    ],
+)
+def test_no_driver_is_mended_for_a_card_that_has_no_build(
+    recorded: Recorded, offered: tuple[str, ...], left_out: tuple[str, ...], says: list[str]
+) -> None:
+    found = facts_of({
+        **NOTHING_ELSE,
+        "gpu.gfx": offered,
+        "gpu.count": len(offered),
+        "gpu.not_offered": left_out,
+        "gpu.not_offered.gfx": left_out,
+    })  # fmt: skip
+    match = Matcher(found, {}, recorded.knowledge.arches).match
+
+    assert [it for it in ON_POLARIS if match(recorded.knowledge.rules[it].when).holds] == says
+
+
+def test_a_card_without_a_build_is_left_alone_beside_one_that_trains(recorded: Recorded) -> None:
+    assert "gfx803-left-out" in fired(recorded, "rx7900xtx-old-card")
+    assert "gpu-left-out" not in fired(recorded, "rx7900xtx-old-card")
+
+
 def test_known_issues_of_a_release_end_with_it(recorded: Recorded) -> None:
     assert "gfx1103-rocm-10-crashes" in fired(recorded, "radeon-780m")
     assert not holds(recorded, "mi350-slower-training", torch__rocm="7.14")

@@ -56,6 +56,7 @@ FACTS: Mapping[str, str] = {
     "gpu.visible.count": "GPUs that the variables leave; each partition counts",
     "gpu.extras": "extras of AMD's wheels for the GPUs one would train on, where one works",
     "gpu.not_offered": "AMD GPUs on the PCI bus that the compute driver does not offer",
+    "gpu.not_offered.gfx": "what these are known for, where they are",
     "gpu.link_width": "PCIe lanes, one value a discrete card",
     "gpu.vram_gib": "one value a GPU",
     "gpu.discrete.vram_gib": "one value a GPU that is not integrated",
@@ -217,6 +218,8 @@ def _gpus(facts: Facts, machine: Machine, knowledge: Knowledge) -> None:
     facts.know("gpu.withheld", [len(survey.withheld_nodes)])
     facts.know("gpu.undescribed", [sum(gpu.gfx is None for gpu in survey.gpus)])
     facts.know("gpu.not_offered", (gpu.pci_address for gpu in survey.not_offered))
+    products = (knowledge.product(gpu.device, gpu.revision) for gpu in survey.not_offered)
+    facts.know("gpu.not_offered.gfx", (product.gfx for product in products if product))
     facts.know("gpu.link_width", (gpu.link.width for gpu in cards.values() if gpu.link))
     _gpu_memory(facts, machine)
     facts.know("gpu.processes", [survey.processes])
