@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import textwrap
 from pathlib import Path
 
 import pytest
@@ -97,6 +98,17 @@ def test_running_out_of_memory_names_the_argument_to_lower(project: Project) -> 
     ended = project.run("--", sys.executable, script, "--lr", "1", "--batch-size", "64")
 
     assert "--batch-size (now 64)" in ended.err
+
+
+def test_running_out_of_memory_names_the_scripts_own_batch(project: Project) -> None:
+    option = "import argparse\nfound = argparse.ArgumentParser()\n"
+    option += "found.add_argument('--batch_size', type=int, default=8)\n"
+    script = project.script(option + textwrap.dedent(OUT_OF_MEMORY))
+
+    ended = project.run("--", sys.executable, script)
+
+    assert "--batch_size (now 8)" in ended.err
+    assert len(project.story()["attempts"]) == 1
 
 
 @pytest.mark.slow

@@ -118,7 +118,7 @@ def test_between_cards_compute_is_scaled_by_peak_figures_and_the_rest_is_not() -
     here = cards["Radeon RX 5700 XT"]
     measured = Measured(pace=pace(1.0, data=0.5, compute=0.5), on_gpu=True, card=here)
 
-    rows = list(cloud_rows(OPTIONS[CLOUD], measured, TODAY))
+    rows = [it for it in cloud_rows(OPTIONS[CLOUD], measured, TODAY) if not it.changes]
 
     assert len(rows) == len({each.title.split(", ")[1] for each in rows})  # one row a card
     for each in rows:
@@ -134,9 +134,32 @@ def test_what_did_not_fit_is_not_offered_the_same_memory() -> None:
 
     rows = list(cloud_rows(OPTIONS[CLOUD], measured, TODAY, more_than=24.0))
 
-    names = {each.title.split(", ")[1] for each in rows}
+    names = {each.title.split(", ")[1].removeprefix("4 x ") for each in rows}
     assert names
     assert all(cards[name].memory > 24 for name in names)
+
+
+def test_several_rented_cards_are_a_row_that_costs_as_many_and_changes_the_script() -> None:
+    card = load_speeds()["Radeon RX 7900 XTX"]
+    measured = Measured(pace=pace(1.0, compute=1.0), on_gpu=True, card=card)
+    torchrun = ("torchrun", "--nproc-per-node", "4", "train.py")
+
+    rows = {it.id: it for it in cloud_rows(OPTIONS[CLOUD], measured, TODAY)}
+    launched = {it.id: it for it in cloud_rows(OPTIONS[CLOUD], measured, TODAY, command=torchrun)}
+
+    several = [it for it in rows.values() if it.strategy.gpus]
+    assert several
+    for each in several:
+        one = rows[each.id.partition("+")[0]]
+        assert each.price is not None
+        assert one.price is not None
+        assert each.price.dollars == pytest.approx(4 * one.price.dollars)
+        assert each.pace is not None
+        assert one.pace is not None
+        assert one.pace.low <= each.pace.low < each.pace.rate < each.pace.high
+        assert each.strategy.gpus == (0, 1, 2, 3)  # so many are exported
+        assert each.changes
+        assert not launched[each.id].changes
 
 
 def test_a_gpu_without_figures_is_not_taken_for_a_cpu() -> None:

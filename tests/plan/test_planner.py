@@ -387,6 +387,43 @@ def test_out_of_memory_names_the_batch_and_tries_half_of_it() -> None:
     assert row.pace is not None
 
 
+def test_the_default_of_the_scripts_own_batch_counts_too() -> None:
+    here = replace(GPU, defaults=("--batch_size", "8"))
+    make = Scripted(gpu=(failed("oom-device", step=0),), cpu=(tried(0.01),))
+    planner, _ = planned(make, here)
+
+    out = next(it for it in planner.ruled_out if it.id == "gpu")
+    assert "lower --batch_size, now 8" in out.rests_on[0]
+    smaller = next(it for it in planner.ruled_out if it.variant == "smaller-batch")
+    assert smaller.command[-2:] == ("--batch_size", "4")
+
+
+@pytest.mark.parametrize(
+    ("command", "switches", "becomes"),
+    [
+        ("train.py --precision 16-mixed", (), "train.py --precision bf16-mixed"),
+        ("train.py --mixed_precision=fp16", (), "train.py --mixed_precision bf16"),
+        ("train.py --dtype float32 --lr 1", (), "train.py --dtype bfloat16 --lr 1"),
+        ("train.py --fp16", (), "train.py --bf16"),
+        ("train.py", ("--bf16", "--compile"), "train.py --bf16"),
+        ("train.py --bf16", ("--bf16",), ""),
+        ("train.py --dtype bfloat16", (), ""),
+        ("train.py", ("--compile",), ""),  # how it would, nobody knows
+    ],
+)
+def test_bfloat16_is_a_row_with_its_pace_that_says_that_the_numbers_differ(
+    command: str, switches: tuple[str, ...], becomes: str
+) -> None:
+    job = replace(JOB, command=("python", *command.split()))
+    make = Scripted(gpu=(tried(2.0),), cpu=(tried(0.1),))
+    _, options = planned(make, replace(GPU, switches=switches), job=job, by=7200.0)
+
+    rows = [it for it in options if it.variant == "bf16"]
+    assert [" ".join(row.command[1:]) for row in rows] == [becomes] * bool(becomes)
+    assert all(row.pace and row.basis is Basis.TRIAL and "numbers" in row.changes for row in rows)
+    assert options[0].id == "gpu"  # as the script says, and on time
+
+
 def test_where_loading_is_the_limit_more_workers_are_tried() -> None:
     loader = LoaderFacts(loaders=1, workers=1, context="fork", pickles=True, main_guarded=True)
     slow = tried(pace=pace(1.0, data=0.8, compute=0.2), loader=loader)

@@ -21,7 +21,7 @@ from rocsteady.model import Strategy
 from rocsteady.plan import saved_plan
 from rocsteady.plan.circumstances import Circumstances, Goal, facts_of, workarounds
 from rocsteady.plan.pace import FailureHistory
-from rocsteady.plan.planner import Planner, make_plan, recorded_plan
+from rocsteady.plan.planner import LOSES_ALL, Planner, make_plan, recorded_plan
 from rocsteady.plan.trials import TrialKind, TrialResult
 from rocsteady.plan.values import Basis, Option, Plan
 from rocsteady.run.job.job_file import parse_job
@@ -160,6 +160,8 @@ def test_recommended(case: dict[str, Any], tmp_path: Path, monkeypatch: pytest.M
     for unknown in case.get("no_pace", ()):
         assert [it for it in made.options if it.id.startswith(unknown)]
         assert not [it for it in made.options if it.id.startswith(unknown) and it.pace]
+    losing = [it for it in made.options if not it.resumes and LOSES_ALL in it.rests_on]
+    assert {it.id for it in losing} >= set(case.get("loses_all", ()))
     if "chain" in case:
         assert made.chain is not None
         links = [made.options[link.option - 1].id for link in made.chain.links]

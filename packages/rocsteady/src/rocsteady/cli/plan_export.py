@@ -124,7 +124,7 @@ def _export(option: Option | None, machine: Machine, folder: Path, job: Job) -> 
         due=moment - time.time() if moment else None,
         infra=offer.infra if offer else "",
         accelerator=offer.sky if offer else "",
-        max_hourly_cost=round(offer.dollars * AT_MOST, 2) if offer else None,
+        max_hourly_cost=round(offer.dollars * gpus * AT_MOST, 2) if offer else None,
         variables={name: value for name, value in variables.items() if value is not None},
         unset=tuple(name for name, value in variables.items() if value is None),
         setup=option.setup if option else None,
@@ -164,7 +164,8 @@ def _is_of_cpu(option: Option) -> bool:
 
 def _offer(option: Option | None) -> Offer | None:
     """Return what is rented; without a plan the cheapest offer that SkyPilot knows."""
-    named = option.id.removeprefix(f"{CLOUD}-") if option and option.id.startswith(CLOUD) else ""
+    rented = option is not None and option.id.startswith(CLOUD)
+    named = option.id.removeprefix(f"{CLOUD}-").partition("+")[0] if option and rented else ""
     known = [offer for offer in load_offers() if offer.sky]
     for offer in known:
         if offer.id == named:

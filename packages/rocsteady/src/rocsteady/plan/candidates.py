@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import msgspec
 
@@ -14,7 +14,7 @@ from rocsteady.failures.memory_arguments import accumulation_argument, memory_ar
 from rocsteady.model import FailureKind, Risk, Strategy
 from rocsteady.plan.circumstances import Circumstances
 from rocsteady.plan.values import Basis, Option
-from rocsteady.run.job.values import Job, Variant
+from rocsteady.run.job.values import Variant
 from rocsteady.run.recovery.decision import is_as_deadly
 
 GPU, CPU = "gpu", "cpu"
@@ -24,6 +24,12 @@ FEW_VARIABLES = 2  # variables that are named in a title
 FIX_MINUTES = (15.0, 60.0)  # for commands of the doctor; our guess
 ON_CPU = Strategy(device="cpu")
 DRIVER = "amdgpu"
+PRECISION = re.compile(r"^--?[\w.-]*(?:precision|dtype)$")
+BFLOAT16 = {
+    **dict.fromkeys(("no", "fp16", "fp32"), "bf16"),
+    **dict.fromkeys(("float16", "float32"), "bfloat16"),
+    **dict.fromkeys(("16", "32", "16-mixed", "32-true"), "bf16-mixed"),  # as Lightning has them
+}
 
 
 def local_options(here: Circumstances) -> tuple[Option, ...]:
@@ -117,17 +123,34 @@ def fixed_gpu(here: Circumstances) -> Option | None:
     )
 
 
-def smaller_batch(job: Job) -> dict[str, Variant]:
+def in_bfloat16(command: Sequence[str], switches: Sequence[str]) -> dict[str, Variant]:
+    """Return a variant that computes in bfloat16, where the script has an option for it."""
+    named = zip(command, (*command[1:], ""), strict=True)
+    pairs = [word.split("=", 1) if "=" in word else (word, value) for word, value in named]
+    said = ((key, BFLOAT16.get(value)) for key, value in pairs if PRECISION.search(key))
+    key, value = next((it for it in said if it[1]), ("", None))
+    without = tuple(word for word in ("--fp16",) if word in command)
+    arguments: tuple[str, ...] = ()
+    if value:
+        arguments = (key, value)
+    elif "--bf16" not in command and (without or "--bf16" in switches):
+        arguments = ("--bf16",)
+    words = f"{' '.join(arguments)}: the numbers differ"
+    found = Variant(arguments=arguments, without=without, words=words)
+    return {"bf16": found} if arguments else {}
+
+
+def smaller_batch(command: Sequence[str]) -> dict[str, Variant]:
     """Return a variant with half of the batch, where the command says how large it is.
 
     Where the command also says over how many batches gradients are added up, that is doubled, so
     that the numbers are about those of the whole batch.
     """
-    found = memory_arguments(job.command, FailureKind.OOM_DEVICE)[:1]
+    found = memory_arguments(command, FailureKind.OOM_DEVICE)[:1]
     if not found or not re.search(r"batch|^-*bs?$", found[0][0], re.IGNORECASE):
         return {}
     changed = [(found[0][0], found[0][1] // 2)]
-    if accumulation := accumulation_argument(job.command):
+    if accumulation := accumulation_argument(command):
         changed.append((accumulation[0], accumulation[1] * 2))
     words = [(name, str(it)) if name.startswith("-") else (f"{name}={it}",) for name, it in changed]
     told = " ".join(word for each in words for word in each)

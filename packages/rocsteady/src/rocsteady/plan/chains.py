@@ -90,7 +90,8 @@ def _best_end(option: Option, options: Sequence[Option], goals: Goals) -> Finish
     """Return how the best chain that begins with an option ends, or the option alone."""
     alone = option.finish
     if option.changes or alone is None or not _is_worth_a_try(option, goals):
-        return alone if alone and option is options[0] and not is_rented(option) else NO_END
+        leads = option is options[0] and not too_dear(option, goals.budget)
+        return alone if alone and leads else NO_END
     chain = chain_of(options, option, goals)
     if chain is None or (chain.finish.in_time or 0.0) < (alone.in_time or 0.0):
         return alone

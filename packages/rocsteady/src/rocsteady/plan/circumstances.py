@@ -41,6 +41,7 @@ from rocsteady.model import (
     Value,
 )
 from rocsteady.plan.pace import FailureHistory
+from rocsteady.run.checkpoints.script_facts import defaults_of, read_facts, script_in
 from rocsteady.run.job.stages import commands_of
 from rocsteady.run.job.values import Job
 from rocsteady.store.forecast import due
@@ -70,6 +71,8 @@ class Circumstances(Value, frozen=True, kw_only=True):
     best_gpu: int = 0  # by its number, of those that a run would see
     machine: Machine | None = None  # None: only its findings are known
     histories: tuple[tuple[Strategy, FailureHistory], ...] = ()  # a strategy occurs once
+    defaults: tuple[str, ...] = ()  # of the script's options with a number, as they would be typed
+    switches: tuple[str, ...] = ()  # of the script's options that take no value
 
     @property
     def gpus_together(self) -> int:
@@ -156,9 +159,12 @@ def circumstances(
     ]
     wanted = dict.fromkeys((*helped, *supported(observations, software)))
     seen = histories(_stories(job, journal))
+    options = read_facts(script_in(job.command, folder)).options
     return replace(
         facts,
         cores=cores_here(),
+        defaults=defaults_of(options, job.command),
+        switches=tuple(it.flags[-1] for it in options if it.alone),
         deadly=() if again else tuple(deadly),
         remedied=(
             *_remedied(wanted, machine, facts.gpus),

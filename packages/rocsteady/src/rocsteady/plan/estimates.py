@@ -28,7 +28,7 @@ from rocsteady.doctor.knowledge.options import (
 )
 from rocsteady.doctor.knowledge.reader import DataFolder, load_knowledge
 from rocsteady.doctor.training_gpus import visible
-from rocsteady.model import Risk, Value
+from rocsteady.model import Risk, Strategy, Value
 from rocsteady.plan.bottleneck import max_speedup, shares_of
 from rocsteady.plan.circumstances import Circumstances
 from rocsteady.plan.trials import COMPUTE
@@ -46,10 +46,12 @@ OTHER_CPU = 2.0  # times, up or down, for another processor model; our guess
 UNKNOWN_CPU = 4.0  # the same where the number of processors is not known
 UNSURE = 1.3  # times, up or down, for the same card under other software; our own guess
 SHOWN_OFFERS = 2
+SEVERAL = 4  # cards of one rented machine; our guess of what can be had
 ON_ALL_GPUS = ("ddp", "manual-averaging")  # options that are faster with more of them
 NO_TRIAL = "no trial measured a speed to scale"
 NO_FIGURES = "no figures for both cards are known, so the pace cannot be scaled"
 LAUNCHED = ("ddp", "data-parallel")  # what a script already has that torchrun starts
+DISTRIBUTED = "the model is wrapped in DistributedDataParallel and the script started by torchrun"
 UNKNOWN_SETUP = 240.0  # minutes, where nobody says how long it takes; our guess
 
 
@@ -82,7 +84,7 @@ def other_options(
     here: Circumstances, failures: Sequence[str], command: Sequence[str] = ()
 ) -> tuple[tuple[OtherOption, ...], tuple[Option, ...]]:
     """Return the options that are worth a row, and those that are ruled out."""
-    launched = any(PurePath(word).name in LAUNCHERS for word in command[:3])
+    launched = _is_launched(command)
     system = OperatingSystem.WSL if here.wsl else OperatingSystem(here.os)
     gfx = here.gfx[0] if here.gfx else None
     rules, gpus = [finding.rule for finding in here.findings], here.gpus_together
@@ -103,8 +105,8 @@ def other_options(
 def row(option: OtherOption, measured: Measured | None, *, gpus: int = 1) -> Option:
     pace, basis = same_card(measured)
     if pace is not None and gpus > 1 and option.id in ON_ALL_GPUS:
-        pace = _estimated(pace, pace.rate * math.sqrt(gpus), pace.low, pace.high * gpus)
-        basis = (f"between one GPU's pace here and {gpus} times that: rocsteady's guess",)
+        pace, guess = _on_several(pace, gpus)
+        basis = (guess,)
     basis += _setup_rests_on(option)
     return Option(
         id=option.id,
@@ -119,6 +121,15 @@ def row(option: OtherOption, measured: Measured | None, *, gpus: int = 1) -> Opt
     )
 
 
+def _is_launched(command: Sequence[str]) -> bool:
+    return any(PurePath(word).name in LAUNCHERS for word in command[:3])
+
+
+def _on_several(pace: Pace, gpus: int) -> tuple[Pace, str]:
+    more = _estimated(pace, pace.rate * math.sqrt(gpus), pace.low, pace.high * gpus)
+    return more, f"between one GPU's pace and {gpus} times that: rocsteady's guess"
+
+
 def memory_of(here: Circumstances) -> float:
     """Return the GB of the GPU that would train; 0: not known."""
     seen = visible(here.machine)[here.best_gpu :] if here.machine else ()
@@ -129,9 +140,16 @@ def memory_of(here: Circumstances) -> float:
 
 
 def cloud_rows(
-    option: OtherOption, measured: Measured | None, today: date, more_than: float = 0.0
+    option: OtherOption,
+    measured: Measured | None,
+    today: date,
+    more_than: float = 0.0,
+    command: Sequence[str] = (),
 ) -> Iterator[Option]:
-    """Make a row of each card that has more GB, as the offer that makes most of a dollar."""
+    """Make rows of each card that has more GB, as the offer that makes most of a dollar.
+
+    One row is of a single card, and one of several, for which most scripts must be changed.
+    """
     cards, sources = load_speeds(), DataFolder().sources
     found = []
     for offer in load_offers():
@@ -150,7 +168,7 @@ def cloud_rows(
             source=sources[offer.source].url,
             old=is_old(offer, today),
         )
-        yield Option(
+        single = Option(
             id=f"{CLOUD}-{offer.id}",
             title=f"cloud, {offer.card}, {offer.provider}",
             basis=Basis.ESTIMATE,
@@ -161,6 +179,20 @@ def cloud_rows(
             rests_on=(*basis, *_setup_rests_on(option)),
             sources=(offer.source, *option.sources),
         )
+        yield single
+        if pace is not None:
+            together, guess = _on_several(pace, SEVERAL)
+            yield replace(
+                single,
+                id=f"{single.id}+{SEVERAL}",
+                title=f"cloud, {SEVERAL} x {offer.card}, {offer.provider}",
+                strategy=Strategy(gpus=tuple(range(SEVERAL))),
+                pace=together,
+                price=replace(price, dollars=price.dollars * SEVERAL),
+                risk=Risk.MEDIUM,
+                rests_on=(guess, *single.rests_on),
+                changes="" if _is_launched(command) else f"script: {DISTRIBUTED}",
+            )
 
 
 def costs(option: Option, early: float, late: float) -> tuple[float, float] | None:

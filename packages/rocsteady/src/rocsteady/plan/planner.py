@@ -65,6 +65,8 @@ from rocsteady.store.machine_history import Memory
 from rocsteady.store.redaction import shown_command
 from rocsteady.system.root import Root
 
+LOSES_ALL = "no way to resume is known: a failure costs all that was done"
+WORTH_SAVING = 600.0  # seconds of work
 LOADER_BOUND = 0.4  # of a step; from here on more workers are tried
 DONE_SOONER_HERE = "the job is done here before one is set up"
 NO_SAVE_SEEN = 600.0  # seconds of work between checkpoints, where there are some and none was seen
@@ -221,7 +223,8 @@ class Planner:
             option = replace(option, basis=Basis.NOT_TRIED, cut_short=True, rests_on=why)
             self.not_tried.append(option)
         elif not result.works and not survived(result):
-            why = (failed(result, job.command), *option.rests_on)
+            command = (*job.command, *self._here.defaults)
+            why = (failed(result, command), *option.rests_on)
             self.ruled_out.append(replace(option, basis=Basis.RULED_OUT, rests_on=why))
         else:
             history = together(self._here.history(result.strategy), trial)
@@ -235,12 +238,15 @@ class Planner:
         if option.pace is None or left is None:
             return option
         setup = by_hand(option)
-        loss = _loss(row, can_resume=self._job.resume is not None)
+        resumes = self._job.resume is not None or row.result is None or row.result.resumes
+        loss = _loss(row, can_resume=resumes)
         due = None if self._goal.by is None else self._goal.by - self._clock()
         end = finish(option.pace, left, history=row.history, loss=loss, due=due, setup=setup)
         if option.basis is Basis.ESTIMATE and end.in_time is not None:  # it may not work at all
             end = replace(end, in_time=end.in_time * GETS_THERE[option.risk])
-        option = replace(option, finish=end)
+        option = replace(option, finish=end, resumes=resumes)
+        if not resumes and end.seconds > WORTH_SAVING:
+            option = replace(option, rests_on=(*option.rests_on, LOSES_ALL))
         dollars = estimates.costs(option, max(end.early - setup, 0.0), end.late - setup)
         return replace(option, cost=dollars) if dollars else option
 
@@ -266,9 +272,13 @@ class Planner:
         strategy = max(paces, key=lambda each: each[0])[1] if paces else unknown
         for name, variant in self._job.variants.items():
             self._try_variant(name, variant, strategy)
+        derived = {}
         if FailureKind.OOM_DEVICE in self.failures:
-            for name, variant in candidates.smaller_batch(self._job).items():
-                self._try_variant(name, variant, candidates.local_options(self._here)[0].strategy)
+            derived = candidates.smaller_batch((*self._job.command, *self._here.defaults))
+        if self._here.gpus and FailureKind.MACHINE_WENT_DOWN not in self.failures:
+            derived |= candidates.in_bfloat16(self._job.command, self._here.switches)
+        for name, variant in derived.items():
+            self._try_variant(name, variant, candidates.local_options(self._here)[0].strategy)
 
     def _try_variant(self, name: str, variant: Variant, strategy: Strategy) -> None:
         job = with_variant(replace(self._job, variants={name: variant}), name)
@@ -321,7 +331,11 @@ class Planner:
             if fixed and option.id in estimates.WHEELS:  # the fix says which
                 continue
             if option.id == estimates.CLOUD:
-                rows = list(estimates.cloud_rows(option, measured, self._today, self._needs()))
+                rows = list(
+                    estimates.cloud_rows(
+                        option, measured, self._today, self._needs(), self._job.command
+                    )
+                )
             else:
                 row = estimates.row(option, measured, gpus=self._here.gpus_together)
                 # A card that crashed the machine is trusted no more under other software.
@@ -374,7 +388,7 @@ def _loss(row: _Row, *, can_resume: bool) -> FailureCost:
     again = row.history.seen_and_ended + (pace.starting if pace else 0.0)
     if result is None:
         return FailureCost(again=again, interval=NO_SAVE_SEEN)
-    if not (can_resume or result.resumes):
+    if not can_resume:
         return FailureCost(again=again, interval=None)
     seconds = result.pace.seconds if result.pace else 0.0
     interval = seconds / result.saves if result.saves and seconds else NO_SAVE_SEEN
@@ -393,6 +407,11 @@ UNMEASURED = (
 NOTHING_WORKS = (
     "No recommendation: nothing that was tried here works, so no speed is known and the options"
     " cannot be compared. To see why: rocsteady plan --details all"
+)
+NO_ROOM = (
+    "No recommendation: the job does not fit into the memory of this GPU, so no speed is known and"
+    " the options cannot be compared. Take one that needs less memory or has more, and plan again:"
+    " rocsteady plan"
 )
 EXPORTED = ("wsl2", "container")  # options that have a file of their own name
 NOTHING_TRIED = "nothing was tried on the recorded machine"
@@ -465,6 +484,8 @@ def make_plan(job: Job, folder: Path, here: Circumstances, goal: Goal, planner: 
     )
     if numbered and not any(it.pace or it.basis is Basis.TRIAL for it in numbered):
         why = UNMEASURED if planner.not_tried else NOTHING_WORKS
+        if set(planner.failures) == {FailureKind.OOM_DEVICE}:
+            why = NO_ROOM
         return replace(plan, take=_for(plan, why if planner.observed else UNTRIED))
     if not planner.observed:
         return replace(plan, take=_for(plan, UNTRIED))

@@ -29,6 +29,7 @@ MANY_RESTARTS = 10  # restarts; from here on a plan says how many there will be
 WORTH_A_WORD = 1.1  # times as long
 TIME_FOR_TRIALS = "trials take at most --within and a tenth of the job"
 NO_COMPARISON = 10.0  # times as long: mostly the time to set it up
+COSTS_ALL = "it cannot resume, so each one costs all that was done (add checkpoints first)"
 PLAIN = ("gpu", "cpu")  # what a person would do without a plan
 
 
@@ -185,8 +186,8 @@ def _why(first: Option, plan: Plan) -> str:
             return f'"{option.title}" is ruled out ({option.rests_on[0].rstrip(".")}).'
     if first.basis is Basis.TRIAL:
         if first.failures:
-            again = f"rocsteady restarts it after each one{_rate(first)}"
-            return f"It had {_failures(first)} here; {again}."
+            again = "rocsteady restarts it after each one" if first.resumes else COSTS_ALL
+            return f"It had {_failures(first)} here; {again}{_rate(first)}."
         return "It ran here without a failure."
     return _of_others(first, plan)
 
@@ -228,7 +229,8 @@ def _deadline(first: Option, plan: Plan) -> str:
         return f"Option {first.number} has a {100 * chance:.0f} % chance of finishing on time."
     if chance < A_CHANCE:
         soonest = min(plan.options, key=lambda it: it.finish.seconds if it.finish else math.inf)
-        return f"No option finishes on time; the soonest is option {soonest.number}."
+        ends = f", in {duration(soonest.finish.seconds)}" if soonest.finish else ""
+        return f"No option finishes on time; the soonest is option {soonest.number}{ends}."
     most = max((it.finish.in_time or 0.0 for it in plan.options if it.finish), default=0.0)
     best = "this has the best chance" if chance >= most else "the chance of this one is"
     return f"No option is certain to be on time; {best} ({100 * chance:.0f} %)."

@@ -74,6 +74,7 @@ class Option(Value, frozen=True, kw_only=True):
     failures: int = 0  # that were seen here, in trials and in runs
     failed_steps: int = 0  # steps in which these were seen
     kinds: tuple[str, ...] = ()  # of the failures
+    resumes: bool = True  # False: no way to resume is known, so a failure costs all that was done
     finish: Finish | None = None
     setup: tuple[float, float] | None = None  # minutes of work by hand, at least and at most
     cost: tuple[float, float] | None = None  # dollars, at least and at most

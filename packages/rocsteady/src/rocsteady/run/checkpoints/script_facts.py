@@ -135,6 +135,13 @@ def amounts(
         yield Amount(count=number, source=f"{name} in {facts.name}, line {line}", sure=False)
 
 
+def defaults_of(options: Sequence[ScriptOption], command: Sequence[str]) -> tuple[str, ...]:
+    """Return the numbers that options have where a command does not give them, as typed."""
+    given = {key for key, _ in _given(command)}
+    left = (it for it in options if it.flags and it.default and given.isdisjoint(it.flags))
+    return tuple(word for it in left for word in (it.flags[-1], str(it.default)))
+
+
 def resume_option(facts: ScriptFacts) -> ScriptOption | None:
     """Return the option by which the script is told to go on from a checkpoint."""
     for name in RESUMES:

@@ -18,6 +18,7 @@ from rocsteady.model import Decision, Failure, FailureKind
 from rocsteady.run.attempt.attempt_end import AttemptEnd, is_failure
 from rocsteady.run.attempt.symptoms import collect_symptoms
 from rocsteady.run.checkpoints.checkpoints import Checkpoints
+from rocsteady.run.checkpoints.script_facts import defaults_of, read_facts, script_in
 from rocsteady.run.context import AttemptContext, RunSpec, Services
 from rocsteady.run.options import RunOptions
 from rocsteady.run.recovery.backoff import (
@@ -205,4 +206,6 @@ class AttemptReview:
         before = {each.failure.kind for each in history.tried[:-1]}
         if not kind.startswith(OUT_OF_MEMORY) or kind in before:
             return ()
-        return tuple(memory_arguments(self._checkpoints.job.command, kind))
+        command, folder = self._checkpoints.job.command, self._checkpoints.folder
+        options = read_facts(script_in(command, folder)).options
+        return tuple(memory_arguments((*command, *defaults_of(options, command)), kind))
