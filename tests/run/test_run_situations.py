@@ -151,12 +151,21 @@ def test_a_checkpoint_that_reaches_the_limit_is_not_taken_for_a_full_disk(
 # ---- How a script ended ----
 
 
-def test_an_interrupt_that_the_script_raises_is_its_own_error(project: Project) -> None:
-    ended, story = carry_out(project, "    train(3)\n    raise KeyboardInterrupt('enough')\n")
+@pytest.mark.parametrize(
+    ("raises", "line"),
+    [
+        ("raise KeyboardInterrupt('enough')", "train.py:12"),
+        ("if made(): raise KeyboardInterrupt", "train.py:12"),
+    ],
+)
+def test_an_interrupt_that_the_script_raises_is_its_own_error(
+    project: Project, raises: str, line: str
+) -> None:
+    ended, story = carry_out(project, f"    train(3)\n    {raises}\n")
 
     failure = story["failures"][0]["failure"]
     assert (ended.code, len(story["attempts"])) == (130, 1), ended.err
-    assert (failure["kind"], failure["line"]) == ("script-error", "train.py:12")
+    assert (failure["kind"], failure["line"]) == ("script-error", line)
 
 
 HANDLES = """

@@ -473,7 +473,7 @@ def _is_the_scripts(trace: Traceback) -> bool:
 def _raises_interrupt(trace: Traceback) -> bool:
     """Return whether the script raises KeyboardInterrupt; a handler of a signal is not called."""
     own = bool(trace.frames) and is_own(trace.frames[-1])
-    if not own or not trace.frames[-1].source.startswith("raise KeyboardInterrupt"):
+    if not own or "raise KeyboardInterrupt" not in trace.frames[-1].source:
         return False
     *before, last = trace.frames
     return not before or f"{last.function}(" in before[-1].source
