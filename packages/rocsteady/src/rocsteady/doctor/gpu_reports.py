@@ -74,7 +74,8 @@ def _can_hold(rule: Rule, gfx: str, knowledge: Knowledge) -> bool:
     def unknown() -> tuple[str, ...]:
         raise CannotTell("a check")
 
-    facts = facts_of({"gpu.gfx": gfx, "gpu.discrete.gfx": gfx, "gpu.integrated.gfx": gfx})
+    kinds = ("gpu", "gpu.discrete", "gpu.integrated", "gpu.not_offered")
+    facts = facts_of({f"{kind}.gfx": gfx for kind in kinds})
     facts.variables_known = False
     checks = {leaf.check: unknown for leaf in leaves(rule.when) if leaf.check}
     return Matcher(facts, checks, knowledge.arches).match(rule.when).holds is not False
