@@ -150,6 +150,106 @@ def test_a_checkpoint_that_reaches_the_limit_is_not_taken_for_a_full_disk(
 
 # ---- How a script ended ----
 
+RESUMES = """
+    [resume]
+    checkpoints = ["step-*.pt"]
+    arguments = ["--resume", "{checkpoint}"]
+"""
+SAVES = """
+    import zipfile
+    first = int(zipfile.ZipFile(sys.argv[2]).read("step")) if len(sys.argv) > 2 else 0
+    for step in range(first + 1, 81):
+        print(f"step {step}/80 loss 0.5", flush=True)
+        if step == 34 and not first: HERE
+        if step % 10 == 0:
+            with zipfile.ZipFile("part", "w") as archive: archive.writestr("step", str(step))
+            os.rename("part", f"step-{step:03}.pt")
+        time.sleep(0.01)
+"""
+ENDS: dict[str, tuple[str, int, list[tuple[str, str]]]] = {
+    # what ends it, the exit code, and the failures with their lines
+    "a module that is missing": ("import sklearnn", 1, [("script-error", "train.py:11")]),
+    "a mistake": ("train(3); raise ValueError('17')", 1, [("script-error", "train.py:11")]),
+    "an unknown option": (
+        "import argparse; argparse.ArgumentParser().parse_args(['--stepz'])",
+        2,
+        [("script-error", "")],
+    ),
+    "a code of its own": ("train(3); sys.exit(3)", 3, [("unknown", "")]),
+    "a question": ("train(3); input('go? ')", 1, [("script-error", "train.py:11")]),
+    "a warning like out of memory": (
+        "train(40); print('CUDA out of memory, using smaller chunks'); train(80)",
+        0,
+        [],
+    ),
+    "an error that it caught": (
+        """import traceback; train(40)
+    try: 1 / 0
+    except ZeroDivisionError: traceback.print_exc()
+    train(80)""",
+        0,
+        [],
+    ),
+    "tries of its own": (
+        """train(40)
+    for n in range(3): print(f'attempt {n} failed, retrying', flush=True); time.sleep(2)
+    train(80)""",
+        0,
+        [],
+    ),
+    "a program that it waits for": (
+        "import subprocess; train(40); subprocess.run(['sleep', '8']); train(80)",
+        0,
+        [],
+    ),
+}
+
+
+@pytest.mark.parametrize("end", ENDS)
+def test_what_a_person_must_mend_is_not_tried_again_and_what_is_none_is_left_alone(
+    project: Project, end: str
+) -> None:
+    last, code, failures = ENDS[end]
+
+    ended, story = carry_out(project, f"    {last}\n")
+
+    found = [(row["failure"]["kind"], row["failure"].get("line", "")) for row in story["failures"]]
+    assert (ended.code, len(story["attempts"]), found) == (code, 1, failures), ended.err
+    assert story["state"] == ("failed" if code else "done")
+    action = story["next_step"]["action"]
+    assert (action == "nothing") == (code == 0)
+    assert (action == "fix the script") == ("script-error" in str(failures))
+
+
+def test_an_error_that_is_printed_last_is_told_though_the_run_is_done(project: Project) -> None:
+    says = 'print("[2026-11-19 20:00:01] ERROR: export failed, model not written")'
+
+    ended, story = carry_out(project, f"    train(80)\n    {says}\n")
+
+    assert (ended.code, story["state"]) == (0, "done"), ended.err
+    assert "Nothing went wrong" not in story["happened"]
+    assert "export failed" in story["happened"]
+    assert story["next_step"]["action"] == "fix the cause"
+
+
+@pytest.mark.parametrize(
+    ("happens", "kind"),
+    [
+        ("os.kill(os.getpid(), 11)", "segfault"),
+        ("os.kill(os.getpid(), 9)", "killed"),
+        ("raise RuntimeError('HIP error: unspecified launch failure')", "gpu-launch-failure"),
+    ],
+)
+def test_what_happens_once_costs_one_restart_from_the_newest_checkpoint(
+    project: Project, happens: str, kind: str
+) -> None:
+    ended, story = carry_out(project, SAVES.replace("HERE", happens), RESUMES)
+
+    assert (ended.code, story["run"]["outcome"]) == (0, "done"), ended.err
+    assert [row["failure"]["kind"] for row in story["failures"]] == [kind]
+    assert len(story["attempts"]) == 2
+    assert [line.split(",")[0] for line in ended.lines("resumed")] == ["step 30"], ended.err
+
 
 @pytest.mark.parametrize(
     ("raises", "line"),

@@ -58,6 +58,9 @@ from rocsteady.store.values import (
 from rocsteady.wording import capitalized, duration, inside_a_sentence, plural, result, spare, stamp
 
 NO_CHANGES = "unchanged"  # settings
+STAMP = 25  # letters of the time before each line of a log
+LAST_LINES = 3  # of a run that was done, among which it may say that something failed
+_CALLED_ERROR = re.compile(r"[\d\s:.,\[\]-]*(?:ERROR|FATAL|CRITICAL)\b")
 UNCONFIRMED = "Unverified on AMD hardware."
 FROM_THE_BEGINNING = "start again, from the beginning (it cannot resume)"
 THREAD_ENDED = "Exception in thread "
@@ -426,7 +429,7 @@ def _happened(
     note = "Faults were injected into this run on purpose. " if injected else ""
     now = open_incident(record) if state is State.RUNNING else None
     handled = f" It {spoken_title(now)} just now and is being restarted." if now else ""
-    return f"{note}{begin}{outcome}.{handled} {_trouble_in_short(record, tries)}".rstrip()
+    return f"{note}{begin}{outcome}.{handled} {_trouble_in_short(facts, tries)}".rstrip()
 
 
 def _progress(record: RunRecord) -> str:
@@ -443,8 +446,9 @@ def _progress(record: RunRecord) -> str:
     return f" ({about}{step:,}{of} steps)"
 
 
-def _trouble_in_short(record: RunRecord, attempts: Sequence[AttemptStory]) -> str:
+def _trouble_in_short(facts: RunFacts, attempts: Sequence[AttemptStory]) -> str:
     """Return what went wrong and what it cost, the user's own line first."""
+    record = facts.record
     said = [f"The machine crashed in try {number}." for number in crashed_attempts(record)]
     ends: dict[str, int] = {}
     for attempt in attempts:
@@ -460,6 +464,8 @@ def _trouble_in_short(record: RunRecord, attempts: Sequence[AttemptStory]) -> st
     if record.unrecorded_since is not None:
         since = datetime.fromtimestamp(record.unrecorded_since).astimezone()
         said.append(f"It was not recorded from {since:%H:%M} on.")
+    if line := _last_words(facts):
+        said.append(f"It exited with 0; one of its last lines is an error: {line}.")
     if not said:
         return "Nothing went wrong."
     last = attempts[-1]
@@ -592,7 +598,16 @@ def _after_success(facts: RunFacts, attempts: Sequence[AttemptStory]) -> NextSte
     advised = (facts.advice.get(each.failure.kind) for each in reversed(record.failures))
     if advice := next(filter(None, advised), None):
         return NextStep(action=Action.FIX_CAUSE, text=f"Before the next run: {advice.text}")
-    return NextStep(action=Action.NOTHING, text="Nothing. The run is done.")
+    line = _last_words(facts)
+    text = f"See whether this is right: {line}" if line else "Nothing. The run is done."
+    return NextStep(action=Action.FIX_CAUSE if line else Action.NOTHING, text=text)
+
+
+def _last_words(facts: RunFacts) -> str:
+    """Return what a run that was done calls an error, among the last lines that it printed."""
+    last = [line[STAMP:] for line in facts.log_tail.splitlines() if line[STAMP:].strip()]
+    done = facts.record.run.outcome is RunOutcome.DONE and not has_trained(facts.record)
+    return next((it.strip() for it in last[-LAST_LINES:] if done and _CALLED_ERROR.match(it)), "")
 
 
 def _loss_spoilt_by(record: RunRecord) -> int:
