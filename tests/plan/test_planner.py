@@ -424,6 +424,29 @@ def test_bfloat16_is_a_row_with_its_pace_that_says_that_the_numbers_differ(
     assert options[0].id == "gpu"  # as the script says, and on time
 
 
+def test_a_loader_without_workers_gets_some_by_the_scripts_own_option() -> None:
+    loader = LoaderFacts(loaders=1, workers=0, context="fork", pickles=True, main_guarded=True)
+    slow = tried(pace=pace(1.0, data=0.8, compute=0.2), loader=loader)
+    made: list[tuple[str, ...]] = []
+
+    def run_trial(job: Job, strategy: Strategy, kind: TrialKind) -> tuple[TrialResult, ...]:
+        del kind
+        made.append(job.command)
+        return (replace(slow, strategy=strategy),)
+
+    def rows(*defaults: str) -> list[Option]:
+        here = replace(GPU, cores=4, defaults=defaults)
+        planner = Planner(
+            JOB, here, Goal(left=7200), run_trial, today=date(2026, 11, 15), say=lambda _: None
+        )
+        planner.work()
+        return [it for it in planner.options if it.variant]
+
+    assert [it.changes for it in rows("--batch", "2", "--num-workers", "0")] == [""]
+    assert made[-1] == ("python", "train.py", "--num-workers", "4")
+    assert rows() == []  # how it would, nobody knows
+
+
 def test_where_loading_is_the_limit_more_workers_are_tried() -> None:
     loader = LoaderFacts(loaders=1, workers=1, context="fork", pickles=True, main_guarded=True)
     slow = tried(pace=pace(1.0, data=0.8, compute=0.2), loader=loader)

@@ -24,6 +24,8 @@ FEW_VARIABLES = 2  # variables that are named in a title
 FIX_MINUTES = (15.0, 60.0)  # for commands of the doctor; our guess
 ON_CPU = Strategy(device="cpu")
 DRIVER = "amdgpu"
+WORKERS = "more-workers"  # a variant
+OF_WORKERS = re.compile(r"^--(?:\w+[_-])*workers$")
 PRECISION = re.compile(r"^--?[\w.-]*(?:precision|dtype)$")
 BFLOAT16 = {
     **dict.fromkeys(("no", "fp16", "fp32"), "bf16"),
@@ -138,6 +140,12 @@ def in_bfloat16(command: Sequence[str], switches: Sequence[str]) -> dict[str, Va
     words = f"{' '.join(arguments)}: the numbers differ"
     found = Variant(arguments=arguments, without=without, words=words)
     return {"bf16": found} if arguments else {}
+
+
+def more_workers(command: Sequence[str], wanted: int) -> dict[str, Variant]:
+    """Return a variant with loader processes, where the script has an option for their number."""
+    option = next((word for word in command if OF_WORKERS.search(word)), "")
+    return {WORKERS: Variant(arguments=(option, str(wanted)))} if option else {}
 
 
 def smaller_batch(command: Sequence[str]) -> dict[str, Variant]:

@@ -283,7 +283,8 @@ class Planner:
     def _try_variant(self, name: str, variant: Variant, strategy: Strategy) -> None:
         job = with_variant(replace(self._job, variants={name: variant}), name)
         job = replace(job, variants=self._job.variants)
-        other_model = "another model" if job.command != self._job.command else ""
+        same = job.command == self._job.command or name == candidates.WORKERS
+        other_model = "" if same else "another model"
         strategy = replace(strategy, variables={**strategy.variables, **variant.environment})
         option = Option(
             id=f"variant-{name}",
@@ -307,8 +308,13 @@ class Planner:
         if result is None or result.loader is None or any(map(is_of_loaders, self.failures)):
             return
         wanted, there_are = min(self._here.cores, MAX_WORKERS), result.loader.workers
-        is_limit = first and first.part == "data" and first.share >= LOADER_BOUND
-        if is_limit and wanted > there_are > 0:
+        if first is None or first.part != "data" or first.share < LOADER_BOUND:
+            return
+        if not there_are:
+            own = candidates.more_workers((*self._job.command, *self._here.defaults), wanted)
+            for name, variant in own.items():
+                self._try_variant(name, variant, result.strategy)
+        elif wanted > there_are:
             strategy = replace(result.strategy, workers=wanted)
             option = Option(
                 id=f"{GPU if self._is_on_gpu(result) else CPU}+workers",

@@ -138,7 +138,8 @@ def amounts(
 def defaults_of(options: Sequence[ScriptOption], command: Sequence[str]) -> tuple[str, ...]:
     """Return the numbers that options have where a command does not give them, as typed."""
     given = {key for key, _ in _given(command)}
-    left = (it for it in options if it.flags and it.default and given.isdisjoint(it.flags))
+    unsaid = (it for it in options if it.flags and given.isdisjoint(it.flags))
+    left = [it for it in unsaid if it.default is not None]
     return tuple(word for it in left for word in (it.flags[-1], str(it.default)))
 
 
