@@ -75,6 +75,22 @@ def test_a_bug_of_the_script_has_its_traceback_and_place(classifier: Classifier)
     )
 
 
+def test_a_device_that_torch_lacks_is_named_with_the_scripts_line(classifier: Classifier) -> None:
+    log = """Traceback (most recent call last):
+  File "/home/u/train.py", line 4, in <module>
+    main()
+  File "/home/u/train.py", line 3, in main
+    m = m.cuda()
+  File "/opt/venv/lib/python3.12/site-packages/torch/cuda/__init__.py", line 403, in _lazy_init
+    raise AssertionError("Torch not compiled with CUDA enabled")
+AssertionError: Torch not compiled with CUDA enabled
+"""
+
+    failure = classifier.name(Symptoms(log=log, exit_code=1))
+
+    assert (failure.kind, failure.line) == ("torch-without-gpu-support", "train.py:3 in main")
+
+
 def test_the_users_own_frame_is_the_place_and_not_the_librarys(classifier: Classifier) -> None:
     log = (
         'Traceback (most recent call last):\n  File "/home/user/net.py", line 9, in forward\n'

@@ -64,6 +64,7 @@ DUMP_LENGTH = 1 << 20  # characters at the end of a log in which stacks are look
 UNPARSED_LENGTH = 1 << 16  # characters of a text that is searched for names of frames
 LAST_LINES_LENGTH = 600  # characters at the end of a log that say what was under way
 EVIDENCE_LINES = 6  # that a failure shows
+NAME_A_LINE = (FailureKind.SCRIPT_ERROR, "torch-without-gpu-support")  # the script's own
 
 _ERROR = re.compile(
     r"(?i)\w*error\b|\b(?:fail(?:ed|ure|s)?|fatal|exception|abort(?:ed|ing)?|cannot|can't|could not"
@@ -115,7 +116,7 @@ class Classifier:
                 kind=kind.id, place=chosen.place, step=symptoms.step, start=symptoms.start
             ),
             seen=tuple(dict.fromkeys(map(_printable, (*chosen.seen, *same))))[:EVIDENCE_LINES],
-            line=line_of(chosen.traceback) if kind.id == FailureKind.SCRIPT_ERROR else "",
+            line=line_of(chosen.traceback) if kind.id in NAME_A_LINE else "",
             signature=chosen.signature,
             by_end=chosen.by_end,
             rank=symptoms.rank if chosen.rank is None else chosen.rank,

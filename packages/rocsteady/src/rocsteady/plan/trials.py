@@ -148,7 +148,7 @@ class Measurement(Observer):
             self.results[-1],
             failure=failure.kind,
             title=failure.title,
-            place=failure.fingerprint.place,
+            place=failure.line or failure.fingerprint.place,
         )
 
     def sampled(self, run: ObservedRun, sample: Sample) -> None:
