@@ -5,7 +5,9 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import shutil
 import signal
+import subprocess
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -412,6 +414,22 @@ def test_a_script_without_torch_is_planned_and_run_by_what_it_prints(project: Pr
     assert first["finish"]["in_time"] == 1.0
     assert ended.code == 0, ended.err
     assert (project.folder / "model.bin").exists()
+
+
+@pytest.mark.slow
+def test_without_a_network_the_plan_is_the_same(project: Project) -> None:
+    alone = ("unshare", "-rn")
+    if shutil.which(alone[0]) is None or subprocess.run([*alone, "true"], check=False).returncode:
+        pytest.skip("no network namespace can be made here")
+    project.program = (*alone, *project.program)
+    project.script(COUNTS)
+    project.job(JOB, "train.py")
+
+    plan = planned(project, "--trial", "2s", "--within", "1m")
+
+    assert plan["recommended"] == 1
+    assert plan["options"][0]["id"].startswith("cpu")
+    assert [it["price"] for it in plan["ruled_out"] if it["id"].startswith("cloud")]  # dated
 
 
 @pytest.mark.ci

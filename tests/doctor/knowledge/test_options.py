@@ -148,7 +148,9 @@ def test_note_d_hears_of_less_memory_and_of_other_frameworks_as_a_risk() -> None
         OperatingSystem.LINUX, "gfx1100", 1, failures={"oom-fragmentation"}, findings=set()
     )
 
-    assert set(options) == {"cloud", "gradient-checkpointing", "tensorflow", "jax"}
+    less_memory = {"gradient-checkpointing", "bf16-autocast"}
+    assert set(options) == {"cloud", *less_memory, "tensorflow", "jax"}
+    assert "numbers differ" in OPTIONS["bf16-autocast"].changes
     assert {OPTIONS[each].risk for each in ("tensorflow", "jax")} == {Risk.HIGH}
 
 
