@@ -98,8 +98,10 @@ def test_where_the_job_names_a_pattern_it_is_the_count_of_work() -> None:
     made = AttemptProgress(lambda: printed[-1], None, before=2, by_log=True)
     made.heartbeats = (beat(4000, base=900, total=9000),)
 
+    made.look()
     first = made.seen(1.0, HEALTHY)
     printed.append(PrintedProgress(n=7, total=300, rate=None))
+    made.look()
     sample = made.seen(5.0, HEALTHY)
 
     assert (first.step, sample.step, sample.total) == (3, 7, 300)
@@ -114,6 +116,7 @@ def test_before_the_first_line_it_is_where_it_went_on_from() -> None:
 
 def test_what_the_job_says_of_its_total_comes_first() -> None:
     made = AttemptProgress(lambda: PrintedProgress(n=3, total=300, rate=None), 200, by_log=True)
+    made.look()
 
     assert made.seen(1.0, HEALTHY).total == 200
 
@@ -135,6 +138,7 @@ def printing(*snapshots: tuple[int, int], before: int = 150) -> AttemptProgress:
     )
     for number, (n, step) in enumerate(snapshots):
         printed.append(PrintedProgress(n=n, total=400, rate=None))
+        made.look()
         made.heartbeats = (beat(step),)
         made.seen(float(number), HEALTHY)
     return made
@@ -144,6 +148,19 @@ def test_a_resumed_script_that_counts_from_the_beginning_is_believed() -> None:
     assert printing((1, 2), (5, 5), (10, 11)).step == 11
     assert printing((151, 2), (155, 5), (160, 11)).step == 161
     assert printing((151, 2), (155, 5), (160, 11)).own_step == 161
+
+
+def test_what_is_printed_after_the_look_at_the_steps_adds_none() -> None:
+    lines = [PrintedProgress(n=160, total=200, rate=None)]
+    made = AttemptProgress(lambda: lines[-1], None, before=160, resumed=True)
+    for step in range(1, 41):
+        lines.append(PrintedProgress(n=160 + step - step % 2, total=200, rate=None))
+        made.look()
+        made.heartbeats = (beat(step),)
+        lines.append(PrintedProgress(n=161 + step, total=200, rate=None))
+        sample = made.seen(float(step), HEALTHY)
+
+    assert (made.step, sample.total) == (200, 200)
 
 
 def test_a_counter_in_other_units_confirms_nothing() -> None:
@@ -166,6 +183,7 @@ def total_after(*printed: tuple[str, int], batches: int) -> list[int | None]:
     totals = []
     for number, (line, step) in enumerate(printed):
         lines.append(take_apart(line).progress or lines[-1])
+        made.look()
         made.heartbeats = (beat(step, batches=batches),)
         totals.append(made.seen(float(number), HEALTHY).total)
     return totals
@@ -189,6 +207,7 @@ def bars(*seen: tuple[int, int], line: str = BAR) -> list[tuple[int | None, int 
     found = []
     for number, (epoch, n) in enumerate(seen):
         printed.append(take_apart(line.format(epoch, n)).progress)
+        made.look()
         total = made.seen(float(number), HEALTHY).total
         found.append((made.step, total))
     return found

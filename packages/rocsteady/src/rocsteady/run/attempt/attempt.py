@@ -296,6 +296,7 @@ class Attempt:
     def _tick(self, child: AttemptProcesses, *, alive: bool) -> Verdict:
         now = time.monotonic()
         tree = functools.cache(child.tree)  # listing all processes is expensive: once per tick
+        self._progress.look()
         if self._context.injection is not None:
             known = [beat.pid for beat in self._progress.heartbeats if beat.step]
             beats = read_pages(self._context.injection.pages, known)

@@ -274,6 +274,7 @@ class AttemptProgress:
         self._by_log = by_log
         self._step_times = step_times or StepTimes()
         self._printed = printed
+        self._said: PrintedProgress | None = None  # before the pages were read
         self._total = total
         self._epochs = PrintedEpochs()
         self.first_step: int | None = None
@@ -356,11 +357,15 @@ class AttemptProgress:
             return bool(self.step)
         return any(beat.seconds_in.get("checkpoint") for beat in self.heartbeats)
 
+    def look(self) -> None:
+        """Note what is printed, before the pages are read: a step is counted, and then printed."""
+        self._said = self._printed()
+
     def seen(
         self, now: float, verdict: Verdict, measured: Mapping[str, float] | None = None
     ) -> Sample:
         """Take a look into account, and return it for the journal."""
-        printed = self._printed()
+        printed = self._said
         if printed is not None:
             self._counter.update(printed, self._made)
         step = self.step or 0
