@@ -112,6 +112,42 @@ def test_a_checkpoint_that_is_copied_at_the_start_proves_the_way(
     assert trial.proven
 
 
+def read_unseen(tmp_path: Path) -> Path:
+    """Have the kernel note that a checkpoint was read, as where access times are kept."""
+    path = tmp_path / "project" / "last.pt"
+    os.utime(path, ns=(time.time_ns(), path.stat().st_mtime_ns))
+    return path
+
+
+def test_one_that_is_read_in_a_way_that_no_hook_sees_proves_it_too(
+    trial: ResumeTrial, tmp_path: Path
+) -> None:
+    trial.seen(1.0, beats(1), None)
+    assert not trial.proven  # copying it was no reading
+    read_unseen(tmp_path)
+    trial.seen(2.0, beats(wire.LATE), None)
+
+    assert (trial.proven, trial.started_over) == (True, "")
+
+
+def test_one_that_torch_loaded_for_its_weights_proves_nothing(
+    trial: ResumeTrial, tmp_path: Path
+) -> None:
+    noted(tmp_path, "last.pt", wire.LOOKED_INTO)
+    read_unseen(tmp_path)
+    trial.seen(2.0, beats(wire.LATE), None)
+
+    assert trial.started_over == "it made steps without reading a checkpoint"
+
+
+def test_one_that_was_written_over_proves_nothing(trial: ResumeTrial, tmp_path: Path) -> None:
+    path = read_unseen(tmp_path)
+    path.write_bytes(b"step 10")
+    trial.seen(2.0, beats(wire.LATE), None)
+
+    assert trial.started_over == "it made steps without reading a checkpoint"
+
+
 def test_a_start_without_steps_is_not_judged(trial: ResumeTrial) -> None:
     for now in (1.0, 100.0, 1000.0):
         trial.seen(now, beats(0), None)

@@ -117,8 +117,9 @@ SETTINGS = (  # those that can be in it, named as in model.Strategy
 )
 LATE = 10  # steps: a script may make a few before it loads its checkpoint
 WRITES = "ROCSTEADY_WRITES"  # the list of what a start that may have to be undone writes
-# In it: WRITTEN or REMOVED, the nanoseconds and the size until then (or ABSENT), the path, and a 0.
+# In it: one of these, the nanoseconds and the size until then (or ABSENT), the path, and a 0.
 WRITTEN, REMOVED, ABSENT = "w", "r", "0 -1"
+LOOKED_INTO = "l"  # loaded by torch, without the state of an optimizer
 RESUME_FROM = "ROCSTEADY_RESUME_FROM"  # the checkpoint that rocsteady_train must go on from
 RESUME_TRAINER = "ROCSTEADY_RESUME_TRAINER"  # the checkpoint that somebody else's trainer is given
 MICRO_BATCH = "ROCSTEADY_MICRO_BATCH"  # samples that rocsteady_train.Loop may train at a time

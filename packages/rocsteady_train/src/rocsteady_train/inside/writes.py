@@ -88,7 +88,7 @@ def note(path: Any, what: str = wire.WRITTEN, folder: Any = None) -> None:
         name = os.fsdecode(path)
         if folder is not None:
             name = os.path.join(os.readlink(f"/proc/self/fd/{folder}"), name)
-        if what == wire.WRITTEN:
+        if what != wire.REMOVED:
             place = os.path.realpath(name)
         else:  # a link itself is removed
             above, name = os.path.split(os.path.abspath(name))

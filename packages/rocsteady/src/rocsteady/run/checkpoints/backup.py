@@ -18,7 +18,7 @@ from rocsteady.wording import size as written_size
 MAX_FILES = 200_000  # looked at; more is not a folder of outputs
 SKIPPED_FOLDERS = {".git", ".rocsteady", "__pycache__", ".venv", "node_modules"}
 RESERVE = 1 << 30  # bytes that stay free
-_MODELS = ".ckpt .distcp .gguf .h5 .keras .onnx .pickle .pkl .pt .pth .safetensors"
+_MODELS = ".ckpt .distcp .gguf .h5 .keras .npz .onnx .pickle .pkl .pt .pth .safetensors"
 MODELS = frozenset(_MODELS.split())
 
 

@@ -39,7 +39,7 @@ from rocsteady.system.unlinked import copy_file, move_file
 COPIES = "before-resume"  # in the records of the run; there only while the way is not proven
 NOTES = "written-in-resume"  # of what the attempt writes; beside the copies
 NOTES_LIMIT = 64 << 20  # bytes
-_NOTE = re.compile(rb"([wr]) (\d+) (-1|\d+) ([^\0]+)\0")
+_NOTE = re.compile(rb"([lrw]) (\d+) (-1|\d+) ([^\0]+)\0")
 _Found = dict[Path, set[tuple[int, int] | None]]  # how files were: their times and sizes
 SMALL_FILE = 100 << 20  # bytes of a file that is copied before each restart, as logs are
 
@@ -73,6 +73,7 @@ class ResumeTrial:
         self._records, self._within = Path(real_path(records)), within.total_seconds()
         self._began = float("inf")  # by the clock that files have
         self._stepped: float | None = None  # when the first step was seen
+        self._unread: dict[Path, int] = {}  # checkpoints that nobody has read yet, as they were
         self.environment = {wire.WRITES: str(self._records / NOTES)}  # for the attempt
         self.proven = False
         self.started_over = ""  # why it is known; "": it is not
@@ -90,6 +91,10 @@ class ResumeTrial:
             ) from None
         keep(Copied(files=copied), self._records)
         self._began = time.time()
+        for path in filter(is_checkpoint_file, map(Path, copied)):
+            about = path.stat()
+            if about.st_atime_ns <= about.st_mtime_ns:  # the kernel notes the first time after it
+                self._unread[path] = about.st_mtime_ns
 
     def _affordable(self, files: dict[Path, int], checkpoint: Path) -> dict[Path, int]:
         """Return all files, or the checkpoint and what is small, if there is room for no more."""
@@ -113,7 +118,7 @@ class ResumeTrial:
         """Take a look into account. Of several ranks, the first is the one that reads and saves."""
         if self.proven or self.started_over:
             return
-        if read is not None and self._is_proof(read):
+        if (read is not None and self._is_proof(read)) or self._was_read():
             self.prove()
             return
         steps = max((beat.step for beat in heartbeats if not beat.rank), default=0)
@@ -122,6 +127,16 @@ class ResumeTrial:
         late = self._stepped is not None and now - self._stepped >= self._within
         if late or steps >= wire.LATE:
             self.started_over = "it made steps without reading a checkpoint"
+
+    def _was_read(self) -> bool:
+        """Return whether a checkpoint was read in a way that no hook sees: by C, or a child.
+
+        torch may have loaded it for the weights alone: that is no sign of going on.
+        """
+        read = {
+            path: written for path, written in self._unread.items() if _read_since(path, written)
+        }
+        return bool(read) and not read.keys() <= _noted(self._records)[wire.LOOKED_INTO].keys()
 
     def _is_proof(self, read: CheckpointRead) -> bool:
         """Return whether it went on from a checkpoint, and did not only read back its own."""
@@ -183,6 +198,15 @@ class OutputCopies:
         return tuple(sorted(rewritten))
 
 
+def _read_since(path: Path, written: int) -> bool:
+    """Return whether a file that is as it was has been read since, by the kernel's note."""
+    try:
+        about = path.stat()
+    except OSError:
+        return False
+    return about.st_mtime_ns == written < about.st_atime_ns
+
+
 def _continues(path: Path, copy: Path) -> bool:
     """Return whether a file still begins with what it had."""
     try:
@@ -221,7 +245,7 @@ def _put_back(folder: Path, records: Path, aside: Path, copied: Copied) -> Undon
     real = Path(real_path(folder))
     originals = {Path(path) for path in copied.files}
     ours = (real, *(path.parent for path in originals))
-    made = [path for path, before in _noted(records)[0].items() if None in before]
+    made = [path for path, before in _noted(records)[wire.WRITTEN].items() if None in before]
     for path in {file for place in made for file in (place, *place.rglob("*"))} - originals:
         is_new = path.is_file() and not path.is_symlink() and is_checkpoint_file(path)
         if is_new and any(map(path.is_relative_to, ours)):
@@ -241,7 +265,8 @@ def _changes(records: Path, copied: Copied) -> tuple[dict[Path, str], dict[Path,
     A file is the attempt's if it found it as it was copied. What was removed with its folder was
     not looked at before.
     """
-    written, removed = _noted(records)
+    noted = _noted(records)
+    written, removed = noted[wire.WRITTEN], noted[wire.REMOVED]
     own: dict[Path, str] = {}
     others: dict[Path, str] = {}
     for path, name in ((Path(path), name) for path, name in copied.files.items()):
@@ -257,13 +282,13 @@ def _changes(records: Path, copied: Copied) -> tuple[dict[Path, str], dict[Path,
     return own, others
 
 
-def _noted(records: Path) -> tuple[_Found, _Found]:
-    """Return what the processes of an attempt wrote and removed, and how each file was before."""
-    found: dict[str, _Found] = {wire.WRITTEN: {}, wire.REMOVED: {}}
+def _noted(records: Path) -> dict[str, _Found]:
+    """Return what the processes of an attempt did to files, and how each was before."""
+    found: dict[str, _Found] = {wire.WRITTEN: {}, wire.REMOVED: {}, wire.LOOKED_INTO: {}}
     with contextlib.suppress(OSError):
         content = read_regular(records / NOTES, NOTES_LIMIT, follow=False)
         for what, written, size, path in _NOTE.findall(content):
             before = (int(written), int(size)) if size != b"-1" else None
             place = Path(os.path.normpath(os.fsdecode(path)))
             found[what.decode()].setdefault(place, set()).add(before)
-    return found[wire.WRITTEN], found[wire.REMOVED]
+    return found

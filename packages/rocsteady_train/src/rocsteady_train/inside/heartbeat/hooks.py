@@ -307,8 +307,11 @@ def _around_load(original: Any, told: Callable[[Any, Any, Any], tuple[Any, Any]]
             raise
         try:
             source, state = told(args, kwargs, loaded)
-            if heart.steps < wire.LATE and not heart.is_strange() and _has_optimizer(state):
-                _leave_checkpoint_read(source, heart.steps)
+            if heart.steps < wire.LATE and not heart.is_strange():
+                if _has_optimizer(state):
+                    _leave_checkpoint_read(source, heart.steps)
+                else:
+                    writes.note(_path_of(source), wire.LOOKED_INTO)
         except Exception as error:  # ours, and not the script's business
             page.note("the checkpoint that was read", error)
         return loaded
