@@ -373,6 +373,16 @@ NEEDED = (
     'password:\n  File "train.py", line 17',
     "rnd_init_weights_of_the_first_layer",
     "as-antidisestablishmentarian",
+    "token='[unused12]'",
+    "OLDPWD=/work/project PWD=/work/project",
+    "api_key='<YOUR_API_KEY>' hf_token='<yourToken>' password='<my HF-Token>'",
+    "the secret is out of order 12",
+    "the API key is read from /work/project/key.txt",
+    "HF_TOKEN is required",
+    "the password is NotImplementedError('x') of getPass",
+    "HF_TOKEN is set to /work/MyProject/DeepSpeed/token",
+    "image_token: 12",
+    "padtoken='[PAD]'",
 )  # fmt: skip
 
 
@@ -427,6 +437,85 @@ def test_time_grows_with_the_length_only(piece: str) -> None:
         took.append(min(tries))
 
     assert took[1] < 24 * max(took[0], 0.01)  # 64 times, if it grew with the square
+
+
+# Values that look harmless, and that hold what ends others, as programs write them.
+AS_WRITTEN = (
+    ("NAME='[8ClyQPU8rvGZ]' x", "NAME='<redacted>' x"),
+    ('{"NAME": "{NfcqjzYr2DXH}", "x": 1}', '{"NAME": "<redacted>", "x": 1}'),
+    ("NAME=659.94557887 x", "NAME=<redacted> x"),
+    ("https://example.org/?NAME=659.94557887&x=1", "https://example.org/?NAME=<redacted>&x=1"),
+    ('NAME = "<CaPdQsUHdFup>"', 'NAME = "<redacted>"'),
+    # a quotation mark, as a shell writes it
+    ("""NAME='AFnH6'"'"'JDxpyjl' x""", "NAME='<redacted>' x"),
+    (r"NAME='AFnH6'\''JDxpyjl' x", "NAME='<redacted>' x"),
+    ("""train --NAME 'AFnH6'"'"'JDxpyjl' -x""", "train --NAME '<redacted>' -x"),
+    # YAML without quotation marks
+    ("  NAME: AFnH6'JDxpyjl", "  NAME: <redacted>"),
+    ('  NAME: AFnH6"JDxpyjl', "  NAME: <redacted>"),
+    ("  NAME: AFnH6&JDxpyjl", "  NAME: <redacted>"),
+    ("  NAME: velvet AFnH6 copper", "  NAME: <redacted>"),
+    # a sentence
+    *(
+        (f"the NAME {verb} {value} and x", f"the NAME {verb} <redacted> and x")
+        for verb in ("is", "was set to")
+        for value in (
+            *(f"AFnH6{mark}JDxpyjl7" for mark in "'\"`;(|\\&,:!"),
+            *("~AFnH6pyjl7q", "659.94557887", "/a1b2c3/d4e5f6g", "velvet-copper-12"),
+            *("~YHcPNDfuJGL", "KOOMr'aCVbgeA", "#AFnH6pyjl7q"),
+            "\u0430\u0431\u0432\u0433\u0434\u0435123",
+        )
+    ),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "name", ["DB_PASSWORD", "smtp_pwd", "SMTPPWD", "session_cookie", "accesstoken"]
+)
+@pytest.mark.parametrize(("text", "hidden"), AS_WRITTEN)
+def test_a_value_is_hidden_to_its_end_whatever_is_in_it(name: str, text: str, hidden: str) -> None:
+    told, wanted = hide_secrets(text.replace("NAME", name)), hidden.replace("NAME", name)
+
+    assert told == wanted or (name.endswith("cookie") and wanted.startswith(told))  # its whole line
+
+
+@pytest.mark.parametrize(
+    ("text", "hidden"),
+    [
+        ("the smtp_pwd is [AFnH6pyjl7q] and", "the smtp_pwd is <redacted>] and"),
+        ("the DB_PASSWORD is {AFnH6pyjl7q} and", "the DB_PASSWORD is <redacted>} and"),
+        ("the accessToken is <AFnH6pyjl7q> and", "the accessToken is <redacted>> and"),
+        ("my_token='[8ClyQPU8rvGZ]'", "my_token='<redacted>'"),
+        ("my_token='<CaPdQsUHdFup>'", "my_token='<redacted>'"),
+        ("https://x.example.org/?my_token=AFnH6&x=1", "https://x.example.org/?my_token=<redacted>&x=1"),
+        ("  my_token: AFnH6q&JDxpyjl", "  my_token: <redacted>"),
+        ("my_token=AFnH6q&amp;x=1&quot; y", "my_token=<redacted>&amp;x=1&quot; y"),
+    ],
+)  # fmt: skip
+def test_a_value_in_brackets_and_beside_a_name_that_may_mean_something_else(
+    text: str, hidden: str
+) -> None:
+    assert hide_secrets(text) == hidden
+
+
+@pytest.mark.parametrize("file", ["x", "checkpoints/step-500/model-00001-of-00004.safetensors"])
+def test_the_checksums_of_openssl_sha1sum_git_and_npm_stay(file: str) -> None:
+    forms = (
+        *("SHA256({})= {h64}", "SHA2-256({})= {h64}", "SHA256 ({}) = {h64}", "MD5({})= {h32}"),
+        *("SHA1({})= {h40}", "SHA1 ({}) = {h40}", "{h40}  {}", "{h40} *{}", "{h40} refs/heads/{}"),
+        "integrity sha512-{A40}+{A20}/{A24}==",
+    )
+    for form in forms:
+        text = re.sub(r"\{([Ah])([0-9]+)\}", drawn, form).replace("{}", file)
+
+        assert redactor().text(text) == text
+        assert redactor().text(f"x\n2026-11-16T22:54:52.123Z {text}").endswith(text)
+
+
+def test_a_key_of_weights_and_biases_in_a_line_is_no_checksum() -> None:
+    key = re.sub(r"\{([Ah])([0-9]+)\}", drawn, "{h40}")
+    for around in ("{}", "{} trainer", "using {}  trainer", "login(x)= {}", "{}\ntrainer"):
+        assert key not in redactor().text(around.replace("{}", key))
 
 
 def key_lines(seed: int) -> list[str]:

@@ -32,12 +32,15 @@ from rocsteady.toml import parse_toml
 REDACTED = "<redacted>"
 # Names in snake case are no secrets: a digit, a capital or one long word must follow a prefix.
 _PREFIXED = r"(?:{})(?=[\w~-]{{0,48}}[0-9A-Z]|[A-Za-z0-9]{{16,99}}(?![\w-]))[\w.~-]{{14,}}"
-# 40 hexadecimal digits are a key of Weights & Biases, or a commit; these words tell them apart.
-_HEX_40 = re.compile(r"(?<![0-9A-Za-z])[0-9a-f]{40}(?![0-9A-Za-z])")
+# 40 hexadecimal digits are a key of Weights & Biases, or a commit; these words tell them apart, and
+# what sha1sum and git write behind one that begins a line.
+_HEX_40 = re.compile(
+    r"(?<![0-9A-Za-z])[0-9a-f]{40}(?![0-9A-Za-z]|(?<=^.{40})(?: [ *][\w./]|\srefs/))", re.MULTILINE
+)
 _COMMIT = re.compile(
     r"(?:git|commit|rev|sha|hash|md5|digest|version|tree|head|ref(?!us)|blob|snapshot|object|branch"
     r"|tag|build|checked[ -]?out|checkout|parents?|merge|@|#|\+g)"
-    r"[\w\"'()/ :=.@-]{0,24}$",
+    r"(?:[\w\"'()/ :=.@-]{0,24}|\d? ?\([^()\n]{1,100}\) ?= )$",  # SHA1(file)=, of openssl
     re.IGNORECASE,
 )
 # Other letters than those of hexadecimal digits are in checksums only.
@@ -54,7 +57,7 @@ _MOST_SPOKEN, _LEAST_SMALL = 0.6, 24
 _MOST_SPOKEN_IN_ALL, _TURNS_IN_ALL, _PIECE, _LEAST_CASE = 0.55, 0.3, 8, 4
 _PARTS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")  # of a name
 _CHANCE, _HEX = re.compile(r"[A-Za-z0-9+/=_-]+"), re.compile(r"[0-9a-f]{16,}")
-_LOOK_BACK, _LEAST_VALUE = 32, 8
+_LOOK_BACK, _LEAST_VALUE = 128, 8
 _LEAST_TURNS, _TURNS = 5, 0.4  # from small to capital letters and back, of all letters
 
 
@@ -173,10 +176,13 @@ def kind_of(name: str) -> Kind | None:
     while len(parts) > 1 and (parts[-1].isdigit() or parts[-1] in names["after"]):
         parts.pop()
     before, last = ["", "", *parts][-2:]
-    if last in names["likely"] or last.endswith(tuple(names["joined"])):
-        if before in names["services"] and last in ("key", "token"):
-            return Kind.SECRET
-        return None if before in names["harmless_before"] else Kind.LIKELY
+    end = next((each for each in names["joined"] if last.endswith(each)), last)
+    if end in names["likely"]:
+        before = last.removesuffix(end) or before  # "accesstoken" is "access_token"
+        if before in names["harmless_before"]:
+            return None
+        sure = before in names["services"] or (before and end in names["sure"])
+        return Kind.SECRET if sure else Kind.LIKELY
     if last in names["users"]:
         return Kind.USER
     known = last in names["hosts"] and (last != "addr" or before in ("master", "server", "node"))
@@ -308,7 +314,7 @@ def _name(text: str, found: re.Match[str]) -> _Name | None:
     if kind is None and text[end : end + 1] == "]":  # the table of TOML [auth.x]
         parts = (part.removesuffix("s") for part in name.split("."))
         kind = next((k for part in parts if (k := kind_of(f"{part}_value"))), None)
-    if kind is Kind.LIKELY:
+    if kind is Kind.LIKELY and name.lower() in ("key", "token"):
         before = _TWO_WORDS.search(text, max(0, start - _LONGEST_NAME), start)
         kind = (kind_of(f"{before[1]}_{name}") or kind) if before else kind
     return _Name(kind, name, start, end + len(second)) if kind else None
