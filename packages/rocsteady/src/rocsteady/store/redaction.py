@@ -178,11 +178,10 @@ def kind_of(name: str) -> Kind | None:
     before, last = ["", "", *parts][-2:]
     end = next((each for each in names["joined"] if last.endswith(each)), last)
     if end in names["likely"]:
-        before = last.removesuffix(end) or before  # "accesstoken" is "access_token"
-        if before in names["harmless_before"]:
-            return None
-        sure = before in names["services"] or (before and end in names["sure"])
-        return Kind.SECRET if sure else Kind.LIKELY
+        first = last.removesuffix(end) or before  # "accesstoken" is "access_token"
+        if first in names["services"] or (first and end in names["sure"]):
+            return Kind.SECRET
+        return None if before in names["harmless_before"] else Kind.LIKELY
     if last in names["users"]:
         return Kind.USER
     known = last in names["hosts"] and (last != "addr" or before in ("master", "server", "node"))
