@@ -422,6 +422,10 @@ def test_what_is_no_secret_stays(text: str) -> None:
         "-----BEGIN A KEY-----\n",
         "| password |",
         "user,password\n",
+        "password is aB!",
+        """password='a'"'"'""",
+        "my_token=<Ab-Ab_ ",
+        "my_token=a&b",
     ],
 )
 def test_time_grows_with_the_length_only(piece: str) -> None:
