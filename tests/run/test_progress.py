@@ -163,6 +163,21 @@ def test_what_is_printed_after_the_look_at_the_steps_adds_none() -> None:
     assert (made.step, made.seen(41.0, HEALTHY).total) == (200, 200)
 
 
+@pytest.mark.parametrize("lag", [0, 3, 17])
+def test_a_line_that_is_seen_late_takes_no_steps_away(lag: int) -> None:
+    """A script resumes at 150, counts from 0, and prints every 50th step; looks are 20 apart."""
+    lines: list[PrintedProgress] = []
+    made = AttemptProgress(lambda: lines[-1] if lines else None, None, before=150, resumed=True)
+    for step in (*range(1 + lag, 150, 20), 150):
+        printed = 150 + (step - 1) // 50 * 50
+        lines.append(PrintedProgress(n=printed, total=None, rate=None))
+        made.look()
+        made.heartbeats = (beat(step),)
+        made.seen(float(step), HEALTHY)
+
+    assert made.step == 300
+
+
 def test_a_counter_in_other_units_confirms_nothing() -> None:
     for snapshots in (((3, 10), (4, 400)), ((10, 10), (90, 90), (10, 110)), ((5, 5),)):
         made = printing(*snapshots)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import time
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping
-from math import ceil
 
 from rocsteady.hangs.judgment.verdict import Verdict
 from rocsteady.hangs.output import PrintedProgress
@@ -169,6 +169,8 @@ class PrintedCounter:
         self.goes_on = False  # in the next epoch, from where it was: it is the run's
         self._first: tuple[int, int] | None = None
         self._most = 0  # by which it was ahead
+        self.at_most = math.inf  # that it can have been ahead
+        self._made = (0, 0)  # steps at the last two looks: it was printed after the first of them
         self._epoch: int | None = None  # of its own bar
         self._passed = self._in_epoch = 0  # in the epochs before it, and in it
         self._of_epoch: int | None = None
@@ -188,8 +190,10 @@ class PrintedCounter:
                 self._passed += self._of_epoch or self._in_epoch
             self._epoch, self._in_epoch, self._of_epoch = progress.epoch, printed, progress.total
         self._in_epoch = max(self._in_epoch, printed) if progress.of_epoch else self._in_epoch
+        earlier, self._made = self._made[0], (self._made[1], made)
         if printed == self.latest:
             return
+        self.at_most = min(self.at_most, printed + 1 - earlier)  # a script may count from 0
         self.resets = self.resets or (self.latest is not None and printed < self.latest)
         self.latest, self._last = printed, (printed, made)
         self._most = printed - made if self._first is None else max(self._most, printed - made)
@@ -230,7 +234,7 @@ class PrintedEpochs:
             each = round(made / (later[-1] - later[0]))
             accumulated = max(1, round(batches / max(1, each)))  # batches to a step
             if abs(batches / accumulated - each) <= each * MAX_EPOCH_DIFFERENCE:
-                each = ceil(batches / accumulated)
+                each = math.ceil(batches / accumulated)
         return self._count * each if self._count and each else None
 
 
@@ -317,6 +321,8 @@ class AttemptProgress:
         if not self._resumed or any(beat.total for beat in self._counting):
             return self._made
         ahead = self._counter.ahead
+        if ahead is not None and ahead <= self.before <= self._counter.at_most:
+            ahead = self.before
         return None if ahead is None else self._made + ahead
 
     @property
