@@ -71,7 +71,10 @@ def leader(options: Sequence[Option], goals: Goals) -> Option:
     if goals.due is None or (in_time(first) and runs_here(first)):
         return first
     free = [it.finish.in_time or 0.0 for it in options if it.finish and not is_rented(it)]
-    likely = UNLIKELY * max(free, default=0.0)  # a detour is none to begin with
+    hope = max(free, default=0.0)
+    if first.changes and hope < A_CHANCE and not too_dear(first, goals.budget):
+        return first  # no chain begins with it, and nothing else is on time
+    likely = UNLIKELY * hope  # a detour is none to begin with
     ends = [
         (option, _best_end(option, options, goals))
         for option in options
@@ -90,8 +93,7 @@ def _best_end(option: Option, options: Sequence[Option], goals: Goals) -> Finish
     """Return how the best chain that begins with an option ends, or the option alone."""
     alone = option.finish
     if option.changes or alone is None or not _is_worth_a_try(option, goals):
-        leads = option is options[0] and not too_dear(option, goals.budget)
-        return alone if alone and leads else NO_END
+        return alone if alone and option is options[0] and not is_rented(option) else NO_END
     chain = chain_of(options, option, goals)
     if chain is None or (chain.finish.in_time or 0.0) < (alone.in_time or 0.0):
         return alone

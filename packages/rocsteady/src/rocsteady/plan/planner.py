@@ -141,7 +141,9 @@ class Planner:
         offers = sorted(
             filter(is_rented, options), key=lambda it: order_of_offer(it, self._goal.budget)
         )
-        return [it for it in options if not is_rented(it) or it in offers[:shown]]
+        best = [it for it in offers if not it.strategy.gpus][:shown]
+        best += [it for it in offers[:1] if it.strategy.gpus]  # several, if they are better
+        return [it for it in options if not is_rented(it) or it in best]
 
     def estimate(self, option: Option) -> None:
         self.options.append(self._forecast(_Row(option, self._job)))
@@ -246,7 +248,7 @@ class Planner:
             end = replace(end, in_time=end.in_time * GETS_THERE[option.risk])
         option = replace(option, finish=end, resumes=resumes)
         if not resumes and end.seconds > WORTH_SAVING:
-            option = replace(option, rests_on=(*option.rests_on, LOSES_ALL))
+            option = replace(option, rests_on=(option.rests_on[0], LOSES_ALL, *option.rests_on[1:]))
         dollars = estimates.costs(option, max(end.early - setup, 0.0), end.late - setup)
         return replace(option, cost=dollars) if dollars else option
 
