@@ -39,6 +39,13 @@ def test_device_waits(native: tuple[str, ...], place: int | None) -> None:
         ("python", (), ("ioctl", "rocr::core::Runtime::AsyncEventsLoop(void*)"), True),
         ("python", ("Agent._invoke_run (server/api.py:900)",), (), True),
         ("python", ("handle (server/api.py:900)",), (), False),
+        (
+            "python",
+            (f"run ({PACKAGES}/lightning/fabric/strategies/launchers/subprocess_script.py:209)",),
+            (),
+            True,
+        ),
+        ("python", ("launch (launchers/subprocess_script.py:106)",), (), False),
         ("pt_pywd_health", (), (), True),
         ("python", ("_Watchdog._health_watchdog_loop (distributed/_watchdog.py:300)",), (), True),
         ("python", ("_Watchdog._run_loop (distributed/_watchdog.py:195)",), (), False),
