@@ -387,6 +387,7 @@ TorchTrainer(train, run_config=RunConfig({config})).fit()
         ("for step in range(engine.global_steps, 9)", True),
         ("first = engine.global_steps\nfor step in range(first, 9)", True),
         ("while step < engine.train_batch_size()", False),
+        ("first = engine.global_steps\nfor step, x in enumerate(data, first)", True),
         ("for step in range(9)", False),
     ],
 )
@@ -398,6 +399,26 @@ def test_a_loop_may_begin_where_deepspeeds_engine_says(
     method = detect_resume(("deepspeed", "--num_gpus", "1", "train.py"), tmp_path)
 
     assert (method.how is ResumeSign.OPTION) is counted
+
+
+@pytest.mark.parametrize(
+    "load",
+    [
+        'engine.load_checkpoint("ckpt")',
+        '_, state = engine.load_checkpoint("ckpt")',
+        'if os.path.isdir("ckpt"):\n    engine.load_checkpoint("ckpt")',
+    ],
+)
+def test_deepspeeds_engine_looks_itself_whether_there_is_a_checkpoint(
+    tmp_path: Path, load: str
+) -> None:
+    script = "import deepspeed, os\nengine = deepspeed.initialize(model=net)[0]\n"
+    loop = "\nfor step in range(engine.global_steps, 9):\n    engine.step()\n"
+    (tmp_path / "train.py").write_text(script + load + loop)
+
+    method = detect_resume(("deepspeed", "train.py"), tmp_path)
+
+    assert method.how is ResumeSign.ITSELF
 
 
 def test_what_a_script_with_deepspeed_lacks_is_told(tmp_path: Path) -> None:

@@ -72,6 +72,7 @@ KEYWORDS = {"resume_from_checkpoint": "train", "ckpt_path": "fit", "resume": "tr
 SAVES = {"save": 1, "save_state": 0, "save_checkpoint": 0, "save_file": 1}  # and where the path is
 FOLDERS = ("makedirs", "mkdir")
 OF_PARAMETERS = ("fire.Fire", "Fire", "typer.run")  # make options of a function's parameters
+DEEPSPEED = "deepspeed.initialize("  # its engine looks itself whether there is a checkpoint
 # Of rocsteady_train: they report where they save, and resume.
 LIBRARY_CLASSES = ("Loop", "Checkpointer")
 
@@ -622,7 +623,7 @@ class _Detection:
             for each in self._program.above(node) if _OWN_COUNT.fullmatch(node.attr) else ():
                 if isinstance(each, ast.While) and node in ast.walk(each.test):
                     return True
-                if isinstance(each, ast.Call) and name_of(each.func) == "range":
+                if isinstance(each, ast.Call) and name_of(each.func) in ("range", "enumerate"):
                     return True
                 if isinstance(each, ast.Assign):
                     return any(_targets(target) & self._bounds for target in each.targets)
@@ -632,13 +633,15 @@ class _Detection:
 
     @cached_property
     def _bounds(self) -> set[str]:
-        """The names that say where a loop begins: of range(first, last) and while done < last."""
+        """The names that say where a loop begins: range(first, last), enumerate(data, first)."""
         found: set[str] = set()
         for node in self._program.nodes:
             if isinstance(node, ast.While):
                 found |= set(_read(node.test))
             elif isinstance(node, ast.Call) and name_of(node.func) == "range" and node.args[1:]:
                 found |= set(_read(node.args[0]))
+            elif isinstance(node, ast.Call) and name_of(node.func) == "enumerate":
+                found |= {name for each in node.args[1:2] for name in _read(each)}
         return found
 
     def _found_options(self) -> Iterator[ScriptOption]:
@@ -851,7 +854,10 @@ class _Detection:
                 continue
             if any(mentions(test, typed) for test in self._tests(load.call)):
                 continue
-            if not load.whole and not self._looks_first(load):
+            engine = (
+                name_of(load.call.func) == "load_checkpoint" and DEEPSPEED in self._program.text
+            )
+            if not load.whole and not engine and not self._looks_first(load):
                 continue
             if self._is_training_state(load):
                 where = self._program.where(load.call)
