@@ -124,6 +124,28 @@ def test_the_code_is_that_of_the_rank_that_failed_first_as_torchrun_saw_it(
     assert group.wait(5.0) == ended
 
 
+@pytest.mark.parametrize(
+    ("unread", "code", "ended"),
+    [
+        ([1, 0], 3, Exit(code=3, rank=1)),
+        ([1], -9, Exit(signal=9, rank=1)),
+        ([], 3, Exit(code=7, rank=0)),  # all were read here
+    ],
+)
+def test_what_nobody_could_read_in_time_is_told_by_torchrun(
+    conversation: tuple[Agent, AgentLink], unread: list[int | None], code: int, ended: Exit
+) -> None:
+    agent, link = conversation
+    group = RankGroup(link, "none")
+    group._ended, group._unread = [Exit(code=7, rank=0)], unread
+    group._numbers = {4711: 1}
+
+    agent.tell(reaped={"pid": 4711, "code": code})
+    agent.tell(generation=True)
+
+    assert group.wait(5.0) == ended
+
+
 def test_a_spare_that_was_not_needed_is_no_failure(
     conversation: tuple[Agent, AgentLink],
 ) -> None:

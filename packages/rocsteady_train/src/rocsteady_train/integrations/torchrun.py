@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import logging
 import os
 import re
 import sys
@@ -67,6 +68,8 @@ END_LOOK = 10.0  # seconds between two questions whether another host has ended 
 C10D_HOSTS = 256  # c10d moves 216 bytes a second for each pair of hosts through one store
 TRIES = 3  # rendezvous in a row in which hosts did not agree
 RETRY, PERSON_NEEDED = 75, 76  # exit codes
+LOG = "torch.distributed.elastic.multiprocessing.api"
+FAILED = re.compile(r"failed \(exitcode: (-?\d+)\) local_rank: \d+ \(pid: (\d+)\)")  # what it says
 CONFIRMED = "ROCSTEADY_YES"  # 1: as --yes, for a job file that nobody could be asked about
 SEVERAL = "--several-hosts"
 # Torch's own errors of a store are among these; the signal that ends the agent is not.
@@ -107,6 +110,9 @@ class Rendezvous(RendezvousHandler):
         if watched:
             atexit.register(self._stopped)
             self._start_watcher()
+            listener = logging.Handler()
+            listener.emit = self._rank_failed  # type: ignore[method-assign]
+            logging.getLogger(LOG).addHandler(listener)
 
     def get_backend(self) -> str:
         return NAME
@@ -302,6 +308,12 @@ class Rendezvous(RendezvousHandler):
             self._watcher.answer(LAST_WORDS_WITHIN, "set")
             self._watcher.reap()
         sys.exit(0)
+
+    def _rank_failed(self, record: logging.LogRecord) -> None:
+        """Pass on how the first rank failed: torchrun may have reaped it before it was read."""
+        found = FAILED.match(record.getMessage())
+        if found and self._watcher is not None:
+            self._watcher.tell(reaped={"code": int(found[1]), "pid": int(found[2])})
 
     def _stopped(self) -> None:
         """Report that a signal ended torchrun, which does not call ``shutdown`` then."""

@@ -252,7 +252,7 @@ class RankGroup(AttemptProcesses):
 
     def _outcome(self) -> Exit | None:
         """Return how the generation ended, if it did."""
-        failed = first_failure(self._ended, self._unread)
+        failed = self._as_reaped() or first_failure(self._ended, self._unread)
         is_gone = self._link.is_gone and not _runs(self._link.pid)
         if is_gone:
             keeper.kill_all(self._family, STOP_WITHIN)  # what the agent left
@@ -265,6 +265,14 @@ class RankGroup(AttemptProcesses):
             if message.generation or message.spare:
                 return Exit(replaced=True) if self._replaced else failed
         return failed if is_gone else None
+
+    def _as_reaped(self) -> Exit | None:
+        """Return the first failure as torchrun told it, where it was faster than we were."""
+        told = (message.reaped for message in self._link.messages if message.reaped)
+        reaped = next((each for each in told if each.pid in self._numbers), None)
+        if reaped is None or not self._unread:
+            return None
+        return _ended_with(reaped.code, self._numbers[reaped.pid])
 
     def _find_ranks(self) -> None:
         """Hold on to the agent's children of this generation; another may be a dead watcher."""
@@ -319,8 +327,11 @@ def _as_torchrun_saw(message: AgentMessage) -> Exit | None:
     failed = message.failed
     if failed is None or not failed.code:
         return None
-    code, rank = failed.code, failed.rank
-    return Exit(code=code, rank=rank) if code > 0 else Exit(signal=-code, rank=rank)
+    return _ended_with(failed.code, failed.rank)
+
+
+def _ended_with(code: int, rank: int | None = None) -> Exit:
+    return Exit(code=code, rank=rank) if code >= 0 else Exit(signal=-code, rank=rank)
 
 
 def _runs(pid: int) -> bool:
@@ -341,4 +352,4 @@ def _exit_of_zombie(pid: int) -> Exit | None:
         code = os.waitstatus_to_exitcode(procfs.exit_status(pid))
     except (OSError, IndexError, ValueError):
         return None
-    return Exit(code=code) if code >= 0 else Exit(signal=-code)
+    return _ended_with(code)

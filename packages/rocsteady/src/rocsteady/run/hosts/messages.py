@@ -83,6 +83,13 @@ class FailedRank(Value, frozen=True, kw_only=True):
     code: int
 
 
+class ReapedRank(Value, frozen=True, kw_only=True):
+    """A rank that the agent has reaped, by its process; below 0 is a signal."""
+
+    pid: int
+    code: int
+
+
 class AgentMessage(Value, frozen=True, kw_only=True):
     """One message of the agent on this host. What others say in it is read where it is judged."""
 
@@ -95,6 +102,7 @@ class AgentMessage(Value, frozen=True, kw_only=True):
     stopped: bool = False  # by a signal
     spare: bool = False  # this host was not needed
     failed: FailedRank | None = None
+    reaped: ReapedRank | None = None
     confirm: int | None = None  # the question to which the proof is to be repeated
     parts: tuple[Raw, ...] | None = None  # of all hosts in a hang, to be judged
     of: int = 0  # hosts
