@@ -495,6 +495,12 @@ def test_the_unknown_keeps_its_evidence(classifier: Classifier) -> None:
     assert failure.title == "Exit code 3, no error message"
 
 
+def test_a_warning_is_not_what_the_script_ended_of(classifier: Classifier) -> None:
+    log = "[W1119 21:15:55.88 ProcessGroupGloo.cpp:524] Warning: Unable to resolve hostname\n"
+
+    assert in_log(classifier, log, exit_code=3).title == "Exit code 3, no error message"
+
+
 def test_an_error_of_the_device_without_a_name_is_not_the_scripts(classifier: Classifier) -> None:
     log = f"{TRAINS}    y = x @ x\nRuntimeError: HIP error: something that is new in ROCm 12\n"
 

@@ -70,6 +70,7 @@ _ERROR = re.compile(
     r"(?i)\w*error\b|\b(?:fail(?:ed|ure|s)?|fatal|exception|abort(?:ed|ing)?|cannot|can't|could not"
     r"|unable|denied|refused|invalid|not found|no such|missing)\b"
 )
+_WARNING = re.compile(r"^\[?W\d{4} |\bWarning: ")  # of torch, of Python
 _OF_RANK = re.compile(r"\[rank(\d+)\]")  # as torch begins the lines of a traceback
 _WORKERS = re.compile(r"(?i)DataLoader worker|num_workers\W{1,4}[1-9]|in worker\b|/dev/shm")
 
@@ -421,7 +422,8 @@ def _by_its_end(kind: str, how: str, evidence: _Evidence) -> Candidate:
     symptoms, end = evidence.symptoms, evidence.log[-DUMP_LENGTH // 64 :].split("\n")
     own = (line for line in end if not _is_of_another_rank(line, symptoms.rank))
     last = [_printable(line)[:300] for line in own if line.strip()][-3:]
-    error = next(filter(_ERROR.search, reversed(last)), "")
+    errors = (line for line in reversed(last) if not _WARNING.search(line))
+    error = next(filter(_ERROR.search, errors), "")
     title = how and f"{how}: {error[:100]}" if error else f"{how}, no error message"
     if how and symptoms.total is not None and symptoms.total == symptoms.step:
         title = f"All {symptoms.total:,} steps were made, then: {inside_a_sentence(title)}"

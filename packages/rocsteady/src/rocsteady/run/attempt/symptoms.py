@@ -10,6 +10,7 @@ from pathlib import Path
 
 from rocsteady_train.untrusted_file import read_tail
 
+from rocsteady.failures.rank_ends import told_end
 from rocsteady.failures.symptoms import Symptoms
 from rocsteady.hangs.looking.kernel_log import concerning, read_kernel_log
 from rocsteady.hangs.looking.memory import shared_memory_is_full
@@ -47,17 +48,20 @@ def _culprit(end: AttemptEnd) -> int | None:
 
 def collect_symptoms(context: AttemptContext, services: Services, end: AttemptEnd) -> Symptoms:
     """Collect what is known of an attempt that failed. What cannot be had is left out."""
-    culprit = _culprit(end)
+    culprit, log = _culprit(end), log_tail(context.log)
+    ended = end.exit
+    if ended is not None and ended.rank is None and end.outcome is Outcome.BY_ITSELF:
+        ended = told_end(log) or ended
     blamed = [beat for beat in end.heartbeats if beat.pid == culprit]
     trainer = next(iter(blamed or end.heartbeats), None)
     last = end.found.evidence.snapshot if end.found else None  # has native frames
     has_gpu = bool(end.members.all_gpus) or any(map(os.path.lexists, OTHER_GPUS))
     return Symptoms(
-        log=log_tail(context.log),
+        log=log,
         kernel=concerning(read_kernel_log(end.began, within=KERNEL_WITHIN).lines, end.members),
-        exit_code=end.exit.code if end.exit else None,
-        signal=end.exit.signal if end.exit else None,
-        rank=end.exit.rank if end.exit else None,
+        exit_code=ended.code if ended else None,
+        signal=ended.signal if ended else None,
+        rank=ended.rank if ended else None,
         hung=end.outcome in (Outcome.HUNG, Outcome.UNKILLABLE),
         snapshots=(*end.snapshots, *([last] if last else [])),
         heartbeats=end.heartbeats,
