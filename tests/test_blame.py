@@ -40,6 +40,24 @@ def on_hosts(records: list[RankRecord], size: int) -> list[RankRecord]:
     ]
 
 
+def test_ranks_in_different_collectives_are_named_with_their_lines_and_none_is_to_be_fixed() -> (
+    None
+):
+    records = group(2, {1: {"place": LINE}})
+
+    found = blame(records)
+
+    assert found.why == f"no rank stands out: rank 0 stopped at {REDUCE}, rank 1 stopped at {LINE}"
+    assert found.cause(REDUCE) == ""
+
+
+def test_where_the_guilty_rank_may_be_on_another_host_no_line_is_to_be_fixed() -> None:
+    assert blame(group(2, {}), world=4).cause(REDUCE) == ""
+    assert blame(group(2, {1: LOCK}), world=4).cause(LINE) == LINE
+    assert blame(on_hosts(group(4, {3: LOCK}), 2)).cause(REDUCE) == LINE
+    assert blame(group(2, {})).cause(REDUCE) == REDUCE  # all are there
+
+
 LOCK = {"waits_for": WaitsFor.LOCK, "place": LINE}
 CASES: dict[str, tuple[list[RankRecord], Sign, list[int]]] = {
     "two ranks, one in a lock in backward": (

@@ -7,12 +7,16 @@ from typing import cast
 import msgspec
 import pytest
 
+from rocsteady.hangs.judgment.blame import blame
 from rocsteady.hangs.judgment.verdict import Verdict
-from rocsteady.model import Blame, RankRecord, RunEvent, RunState, Sign
+from rocsteady.hangs.proof.wait_set import Activity, Member, WaitSet
+from rocsteady.hangs.values import ProcessSeen, ThreadSeen, Wait
+from rocsteady.model import Blame, RankRecord, RunEvent, RunState, Sign, WaitsFor
 from rocsteady.run.attempt.verdict_messages import VerdictMessages
 from rocsteady.run.context import HangPlace
 from rocsteady.run.telling.announcer import Announcer
 from rocsteady.run.telling.events import Event, Moving, Quiet
+from rocsteady.screens.run_lines import line_of
 
 
 class Heard:
@@ -145,3 +149,58 @@ def test_evidence_is_said_only_if_it_says_more() -> None:
         teller.blamed(found, before)
 
     assert heard.said == [f"evidence: {LOCKED.why}."]
+
+
+@pytest.mark.parametrize(
+    ("places", "said"),
+    [
+        (
+            ("train.py:78 main", "train.py:45 fault"),
+            (
+                "step 45 · no rank stands out: rank 0 stopped at train.py:78 main, rank 1 stopped"
+                " at train.py:45 fault · 9.0 s"
+            ),
+        ),
+        (
+            ("train.py:78 main",) * 2,
+            "step 45 · train.py:78 in main · waiting for other ranks · 9.0 s",
+        ),
+    ],
+)
+def test_ranks_in_collectives_are_not_said_to_be_in_a_lock(
+    places: tuple[str, ...], said: str
+) -> None:
+    ranks = tuple(
+        RankRecord(rank=rank, pid=100 + rank, step=45, place=place, waits_for=WaitsFor.RANKS)
+        for rank, place in enumerate(places)
+    )
+    thread = ThreadSeen(tid=100, name="python", state="S", cpu=0.0, wait=Wait.LOCK)
+    process = ProcessSeen(
+        pid=100,
+        parent=1,
+        name="python",
+        python=True,
+        read_bytes=0,
+        written_bytes=0,
+        rss_bytes=0,
+        threads=(thread,),
+    )
+    member = Member(
+        process=process,
+        thread=thread,
+        activity=Activity.WAITS_INSIDE,
+        place="train.py:78 main",
+        trains=True,
+    )
+    verdict = Verdict(
+        condition=RunState.HUNG,
+        why="",
+        quiet=9.0,
+        place="train.py:78 main",
+        culprit=100,
+        waits=WaitSet(at=0.0, members=(member,)),
+        blame=blame(ranks),
+        ranks=ranks,
+    )
+
+    assert line_of(Quiet(verdict=verdict, step=45)).facts == said

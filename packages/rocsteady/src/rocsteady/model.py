@@ -405,6 +405,20 @@ class Blame(Value, frozen=True, kw_only=True):
     number: int = 0  # of those that stand out
     compared: int = 0  # ranks in all
     places: tuple[str, ...] = ()  # that the sentence names
+    unclear: bool = False  # these wait for each other in different places, or for other hosts
+
+    def cause(self, own: str) -> str:
+        """Return the line that holds up the others; "" if nobody can tell.
+
+        ``own`` is where this host is stuck: in a worker of the rank that is blamed, or in one that
+        only waits.
+        """
+        if self.sign is Sign.NONE:
+            return "" if self.unclear else own
+        elsewhere = any(each.host for each in self.ranks)
+        if self.sign is Sign.WAIT and not elsewhere:
+            return own
+        return self.places[0] if self.places else own * (not elsewhere)
 
 
 class Deadline(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):

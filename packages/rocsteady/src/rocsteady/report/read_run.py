@@ -57,7 +57,7 @@ def read_facts(journal: Journal, line: RunLine, *, now: float) -> RunFacts:
         diagnosis=start.diagnosis if start else None,
         variables=start.variables if start else {},
         evidence=tuple(
-            _evidence(folder, each.number, each.place, folders, at=each.at)
+            _evidence(folder, each.number, each.cause, folders, at=each.at)
             for each in record.incidents[-INCIDENTS:]
         ),
         failed_at=_failed_at(record, folders),

@@ -493,7 +493,7 @@ def _how_it_failed(record: RunRecord, attempt: AttemptStory) -> str:
 
 def spoken_title(incident: Incident) -> str:
     title = incident_title(incident)
-    return title.replace(incident.place, spoken(incident.place)) if incident.place else title
+    return title.replace(incident.cause, spoken(incident.cause)) if incident.cause else title
 
 
 def _next_step(facts: RunFacts, state: State, attempts: Sequence[AttemptStory]) -> NextStep:
@@ -530,7 +530,7 @@ def _next_step(facts: RunFacts, state: State, attempts: Sequence[AttemptStory]) 
     last = record.decisions[-1] if record.decisions else None
     gave_up = last.decision.why.rstrip(".") if last is not None and last.decision.ends else ""
     ours = attempts[-1].number if attempts else 0
-    places = [it.place for it in record.incidents if it.attempt == ours and it.place]
+    places = [it.cause for it in record.incidents if it.attempt == ours and it.cause]
     why = f"rocsteady stopped trying: {gave_up}. " if gave_up else ""
     fix = f"Fix {spoken(places[-1])}, then" if places else f"{why}After fixing the cause,"
     if places and (thread := ended_thread(facts.log_tail)):
@@ -571,7 +571,7 @@ def _after_success(facts: RunFacts, attempts: Sequence[AttemptStory]) -> NextSte
         return NextStep(
             action=Action.FIX_CAUSE, text=f"{text} {advice.text if advice else ''}".rstrip()
         )
-    places = [spoken(each.place) for each in record.incidents if each.place]
+    places = [spoken(each.cause) for each in record.incidents if each.cause]
     place = max(places, key=places.count, default="")
     kept = attempts[-1].settings if attempts else NO_CHANGES
     settings = {each.number: each.settings for each in attempts}
@@ -646,7 +646,7 @@ def _troubles(facts: RunFacts, attempts: Sequence[AttemptStory]) -> list[Trouble
             msgspec.structs.replace(
                 _trouble(facts, attempts, incident.attempt, spoken_title(incident)),
                 incident=incident,
-                boxes=wait_boxes(own.waiters, incident.place),
+                boxes=wait_boxes(own.waiters, incident.cause),
                 source=own.source,
                 waits=(own.waits[0], own.waits[-1]) if folds else own.waits,
                 more_waits=own.waits[1:-1] if folds else (),

@@ -155,7 +155,7 @@ class RunEnd:
         return GaveUp(
             seconds=self._since.seconds,
             why=why + meanwhile,
-            place=self._advice(end.found.verdict.place) if end.found else "",
+            place=self._advice(end.found.cause) if end.found else "",
             change=kind.change if kind else "",
             fix=kind.fix if kind and decision.needs_person else None,
             no_resume=self._job.command if decision.needs_resume else (),

@@ -19,7 +19,7 @@ from rocsteady.hangs.judgment.verdict import Verdict
 from rocsteady.hangs.proof.stack_frames import queue_of
 from rocsteady.hangs.proof.wait_set import Activity
 from rocsteady.hangs.values import Wait
-from rocsteady.model import FailureKind, RunEvent, Sign
+from rocsteady.model import FailureKind, RunEvent, Sign, WaitsFor
 from rocsteady.printable import printable
 from rocsteady.run.checkpoints.resume_detection import ResumeMethod, ResumeSign
 from rocsteady.run.telling.events import (
@@ -191,12 +191,14 @@ def _quiet(event: Quiet) -> Line:
     if event.again and kind is RunEvent.HUNG:
         return Line(f"{_at_step(event.step)} again, same line".strip())
     facts = [_at_step(event.step)] if event.step else []
-    blamed = verdict.blame if verdict.blame and verdict.blame.sign is not Sign.NONE else None
+    judged = verdict.blame
+    apart = judged is not None and judged.unclear  # it names the places
+    blamed = judged if judged and (judged.sign is not Sign.NONE or apart) else None
     if verdict.over:
         facts.append("the script has finished and does not exit")
     if blamed is not None:
         facts.append(blamed.why)
-    if verdict.place and not (blamed and verdict.place in blamed.places):
+    if verdict.place and not apart and not (blamed and verdict.place in blamed.places):
         facts.append(_LINE.sub(r"\1 in ", verdict.place))  # "train.py:24 in main"
     if blamed is None and (waits := _waits(verdict)):
         facts.append(waits)
@@ -241,6 +243,9 @@ def _waits(verdict: Verdict) -> str:
     what = queue_of(member.thread.frames) or WAITS.get(member.thread.wait)
     if what is None:
         return ""
+    pid, idle = member.process.pid, (WaitsFor.RANKS, WaitsFor.MAYBE_RANKS)
+    if verdict.blame and any(it.pid == pid and it.waits_for in idle for it in verdict.ranks):
+        return "waiting for other ranks"
     closed = verdict.waits is not None and verdict.waits.closed
     return f"{who}{'deadlocked' if closed else 'waiting'} on {what}"
 

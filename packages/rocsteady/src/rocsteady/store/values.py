@@ -125,6 +125,11 @@ class Incident(Value, frozen=True, kw_only=True):
     at: float
     blame: Blame | None = None  # which rank holds up the others; None: there is only one
 
+    @property
+    def cause(self) -> str:
+        """The line that holds up the run; "" if nobody can tell."""
+        return self.blame.cause(self.place) if self.blame else self.place
+
 
 class NamedFailure(Value, frozen=True, kw_only=True):
     run: int

@@ -48,16 +48,21 @@ BY_CALL = {
 
 def blame(records: Iterable[RankRecord], world: int = 0) -> Blame:
     """Name the ranks that hold up the others; of a ``world`` of more, the rest is not compared."""
-    found = _judged(records)
+    known = sorted(records, key=lambda record: record.rank)
+    found = _judged(known)
     missing = world - found.compared
     if missing <= 0:
         return found
     others = f"{plural(missing, 'rank')} of other hosts"
-    return replace(found, why=f"{found.why}; {others} could not be compared")
+    waits = found.sign is Sign.NONE and all(each.waits_for in IDLE for each in known)
+    return replace(
+        found,
+        why=f"{found.why}; {others} could not be compared",
+        unclear=found.unclear or waits,
+    )
 
 
-def _judged(records: Iterable[RankRecord]) -> Blame:
-    known = sorted(records, key=lambda record: record.rank)
+def _judged(known: list[RankRecord]) -> Blame:
     if len(known) < 2:  # noqa: PLR2004 - one has nobody to be compared with
         return _nobody(known, "there is only one rank")
     for judge in (_by_silence, _by_wait, _by_step, *_DIFFERENCES):
@@ -121,10 +126,11 @@ def _by_difference(
         if len(groups) == 1 or "" in groups:
             return None
         if most * 2 <= len(known):
-            parts = [f"{plural(count, 'rank')} {does} {what}" for what, count in groups.items()]
+            parts = [f"{_group(known, of, what)} {does} {what}" for what in groups]
             more = len(parts) - MAX_WRITTEN
             rest = f" and {plural(more, 'other group')}" if more > 0 else ""
-            return _nobody(known, ", ".join(parts[:MAX_WRITTEN]) + rest)
+            found = _nobody(known, ", ".join(parts[:MAX_WRITTEN]) + rest)
+            return replace(found, unclear=True) if sign is Sign.PLACE else found
         apart = [each for each in known if of(each) != usual]
         other = Counter(map(of, apart)).most_common(1)[0][0]
         clause = f"{does} {other}, and {plural(most, 'rank')} {does} {usual}"
@@ -132,6 +138,11 @@ def _by_difference(
         return _named(sign, known, apart, (clause, clause), places)
 
     return judge
+
+
+def _group(known: list[RankRecord], of: Callable[[RankRecord], str], what: str) -> str:
+    group = [each for each in known if of(each) == what]
+    return _name(group[0]) if len(group) == 1 else plural(len(group), "rank")
 
 
 _DIFFERENCES = (

@@ -31,6 +31,12 @@ class HangEvidence(Value, frozen=True, kw_only=True):
     evidence: Collected
     blame: Blame | None = None  # which rank holds up the others; None: there is only one
 
+    @property
+    def cause(self) -> str:
+        """The line that holds up the run; "" if nobody can tell."""
+        own = self.verdict.place
+        return self.blame.cause(own) if self.blame else own
+
 
 class AttemptEnd(AttemptResult, frozen=True, kw_only=True):
     """What came of an attempt: what is recorded of it, and what only the supervisor looks at."""

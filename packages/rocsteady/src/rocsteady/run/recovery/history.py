@@ -189,7 +189,8 @@ class History:
             ranks = incident.blame.ranks if incident.blame else ()
             numbers = tuple(each.rank for each in ranks)
             self.hung = HangPlace(incident.place, self.last.last_step, numbers)
-            self.hangs[incident.place] = self.hangs.get(incident.place, 0) + 1
+            if incident.cause:
+                self.hangs[incident.cause] = self.hangs.get(incident.cause, 0) + 1
 
     def _failed(self, failure: Failure) -> None:
         if self.last is None:
