@@ -1,4 +1,7 @@
-"""A real Slurm of one host in a folder: munged, slurmctld and slurmd, all on loopback."""
+"""A real Slurm in a folder: munged, slurmctld and slurmd on loopback.
+
+With hosts made of network namespaces, each has a slurmd and a name of its own.
+"""
 
 from __future__ import annotations
 
@@ -14,13 +17,19 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from host_faults import Network
 
 PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "scontrol", "scancel", "sinfo")
 PATH = f"{os.environ.get('PATH', '')}:/usr/sbin:/usr/local/sbin"
+IN_NAMESPACE = ["ip", "netns", "exec"]
+NAMED = ["unshare", "--uts", "sh", "-c", 'hostname "$0"; exec "$@"']
 WITHIN = 120.0  # seconds, on a machine that has other things to do
 CONFIGURATION = """\
 ClusterName=loopback
-SlurmctldHost={host}(127.0.0.1)
+SlurmctldHost={host}({address})
 SlurmctldPort={controller}
 SlurmdPort={node}
 SlurmUser={user}
@@ -28,11 +37,11 @@ SlurmdUser={user}
 AuthType=auth/munge
 AuthInfo=socket={folder}/munge.socket,cred_expire=5
 StateSaveLocation={folder}/state
-SlurmdSpoolDir={folder}/spool
+SlurmdSpoolDir={folder}/spool-%n
 SlurmctldPidFile={folder}/slurmctld.pid
-SlurmdPidFile={folder}/slurmd.pid
+SlurmdPidFile={folder}/slurmd-%n.pid
 SlurmctldLogFile={folder}/slurmctld.log
-SlurmdLogFile={folder}/slurmd.log
+SlurmdLogFile={folder}/slurmd-%n.log
 ProctrackType=proctrack/linuxproc
 TaskPlugin=task/none
 SwitchType=switch/none
@@ -44,9 +53,10 @@ GresTypes=gpu
 ReturnToService=2
 KillWait=30
 OverTimeLimit=0
-NodeName={host} NodeAddr=127.0.0.1 CPUs=1 Gres=gpu:1 State=UNKNOWN
+{nodes}
 PartitionName=all Nodes=ALL Default=YES MaxTime=INFINITE State=UP
 """
+NODE = "NodeName={name} NodeAddr={address} CPUs=1 Gres=gpu:1 State=UNKNOWN"
 CGROUPS = "CgroupPlugin=cgroup/v1\nCgroupAutomount=no\n"
 
 
@@ -55,8 +65,18 @@ def missing() -> list[str]:
 
 
 class Cluster:
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, net: Network | None = None) -> None:
         self.folder = folder
+        # By name: the address of each host, and what a command on it begins with.
+        self.hosts: dict[str, tuple[str, list[str]]] = {socket.gethostname(): ("127.0.0.1", [])}
+        if net is not None:
+            self.hosts = {
+                f"host{number}": (
+                    net.address(number),
+                    [*IN_NAMESPACE, net.name(number), *NAMED, f"host{number}"],
+                )
+                for number in net.hosts
+            }
         self.environment = {
             **{key: value for key, value in os.environ.items() if not key.startswith("SLURM_")},
             "PATH": f"{folder / 'bin'}:{Path(sys.executable).parent}:{PATH}",
@@ -65,9 +85,14 @@ class Cluster:
             "XDG_DATA_HOME": str(folder / "home"),
         }
 
+    @property
+    def first(self) -> list[str]:
+        """Return what a command on the first host begins with."""
+        return next(iter(self.hosts.values()))[1]
+
     def ask(self, *command: str, where: Path | None = None) -> str:
         done = subprocess.run(
-            command,
+            [*self.first, *command],
             cwd=where or self.folder,
             env=self.environment,
             check=False,
@@ -101,7 +126,7 @@ class Cluster:
     def until_idle(self) -> None:
         """Wait for the host to have nothing left to do."""
         deadline = time.monotonic() + WITHIN
-        while self.ask("sinfo", "--noheader", "--format=%T").strip() != "idle":
+        while self.ask("sinfo", "--noheader", "--format=%T").split() != ["idle"]:
             if time.monotonic() > deadline:
                 raise AssertionError((self.ask("sinfo"), self._outputs(), self.log()))
             time.sleep(0.5)
@@ -112,32 +137,31 @@ class Cluster:
     def log(self) -> str:
         return "".join(
             (self.folder / f"{name}.log").read_text(errors="replace")[-3000:]
-            for name in ("slurmctld", "slurmd")
+            for name in ("slurmctld", *(f"slurmd-{host}" for host in self.hosts))
             if (self.folder / f"{name}.log").exists()
         )
 
 
 @contextlib.contextmanager
-def cluster(folder: Path) -> Iterator[Cluster]:
+def cluster(folder: Path, net: Network | None = None) -> Iterator[Cluster]:
     """Start the daemons; nothing of them is left."""
-    made = Cluster(folder)
-    _configure(folder)
+    made = Cluster(folder, net)
+    _configure(made)
     munge = [f"--{name}={folder}/munge.{name.split('-')[0]}" for name in ("socket", "pid-file")]
     munge += [f"--key-file={folder}/munge.key", f"--log-file={folder}/munge.log"]
     munge += [f"--seed-file={folder}/munge.seed"]
     daemons: list[subprocess.Popen[bytes]] = []
     try:
-        for command in (
-            ["munged", "--foreground", "--force", *munge],
-            ["slurmctld", "-D"],
-            ["slurmd", "-D", "-N", socket.gethostname()],
+        for where, command in (
+            (made.first, ["munged", "--foreground", "--force", *munge]),
+            (made.first, ["slurmctld", "-D"]),
+            *((where, ["slurmd", "-D", "-N", name]) for name, (_, where) in made.hosts.items()),
         ):
-            with (folder / f"{command[0]}.out").open("wb") as out:
+            with (folder / f"{command[0]}.out").open("ab") as out:
                 program = shutil.which(command[0], path=PATH) or command[0]
+                words = [*where, program, *command[1:]]
                 daemons.append(
-                    subprocess.Popen(
-                        [program, *command[1:]], env=made.environment, stdout=out, stderr=out
-                    )
+                    subprocess.Popen(words, env=made.environment, stdout=out, stderr=out)
                 )
             time.sleep(1.0)
         made.until_idle()
@@ -152,12 +176,17 @@ def cluster(folder: Path) -> Iterator[Cluster]:
                 daemon.wait()
 
 
-def _configure(folder: Path) -> None:
-    for name in ("state", "spool", "home", "bin"):
+def _configure(made: Cluster) -> None:
+    folder = made.folder
+    for name in ("state", "home", "bin"):
         (folder / name).mkdir()
     controller, node = _free_ports()
     text = CONFIGURATION.format(
-        host=socket.gethostname(),
+        host=next(iter(made.hosts)),
+        address=next(iter(made.hosts.values()))[0],
+        nodes="\n".join(
+            NODE.format(name=name, address=address) for name, (address, _) in made.hosts.items()
+        ),
         user=pwd.getpwuid(os.getuid()).pw_name,
         folder=folder,
         controller=controller,
