@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import socket
+import subprocess
 import sys
 import textwrap
 import threading
@@ -26,6 +27,7 @@ from rocsteady.run.attempt import progress as live_processes
 from rocsteady.run.attempt.progress import LiveProcesses
 from rocsteady.run.job.done_when import proves
 from rocsteady.run.job.values import DoneWhen, WantedFile
+from rocsteady.system.child_end import Exit
 
 VICTIMS = Path(__file__).parent.parent / "victims"
 PAUSE = 14  # seconds; hurried, "still for 8 s after the script's own code is done" was too long
@@ -108,6 +110,33 @@ def test_a_process_without_a_pid_here_counts_while_it_beats(births: dict[int, in
 
     assert alive.among([beat(7)]) == ()
     assert alive.among([beat(7, beats=12)]) == (beat(7, beats=12),)
+
+
+@pytest.mark.parametrize(
+    ("codes", "failed"),
+    [([3], Exit(code=3, rank=0)), ([-9], Exit(signal=9, rank=0)), ([0, 3], Exit(code=3, rank=1))],
+)
+def test_how_the_first_rank_failed_is_read_before_its_launcher_reaps_it(
+    births: dict[int, int], codes: list[int], failed: Exit
+) -> None:
+    alive = LiveProcesses()
+    ends = "import os, sys; code = int(sys.argv[1]); code < 0 and os.kill(0, 9); sys.exit(code)"
+    ranks = [
+        subprocess.Popen([sys.executable, "-c", ends, str(code)], start_new_session=True)
+        for code in codes
+    ]
+    beats = [beat(each.pid, rank=rank, world=3) for rank, each in enumerate(ranks)]
+    births |= {each.pid: 1 for each in ranks}
+    alive.among(beats)
+    for each in ranks:
+        os.waitid(os.P_PID, each.pid, os.WEXITED | os.WNOWAIT)
+        del births[each.pid]
+
+        alive.among(beats)
+
+    assert alive.first_failure == failed
+    for each in ranks:
+        each.wait()
 
 
 def test_a_rank_that_is_gone_counts_while_another_lives(births: dict[int, int]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from rocsteady.system.child_end import Exit
+from rocsteady.system.child_end import Exit, exit_as
 
 _ENDS = re.compile(
     # torchrun: below 0 is a signal
@@ -26,7 +26,5 @@ def told_end(log: str) -> Exit | None:
     if found is None:
         return None
     told = {name[2:]: text for name, text in found.groupdict().items() if text is not None}
-    code = int(told.get("code", 0))
-    signal = int(told.get("signal", 9 if "kill" in told else max(0, -code)))
-    rank = int(told["rank"])
-    return Exit(signal=signal, rank=rank) if signal else Exit(code=code, rank=rank)
+    by_signal = told.get("signal", "9" if "kill" in told else "0")
+    return exit_as(int(told.get("code", f"-{by_signal}")), int(told["rank"]))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import time
 from collections.abc import Callable, Mapping
@@ -28,6 +29,19 @@ class Exit(Value, frozen=True, kw_only=True):
     signal: int | None = None
     rank: int | None = None  # of the one that failed first, where ranks were watched
     replaced: bool = False  # nothing failed here: other hosts restarted the job
+
+
+def exit_as(code: int, rank: int | None = None) -> Exit:
+    """Return the end that Python gives this code: below 0 is a signal."""
+    return Exit(code=code, rank=rank) if code >= 0 else Exit(signal=-code, rank=rank)
+
+
+def exit_of_zombie(pid: int, rank: int | None = None) -> Exit | None:
+    """Read how a process ended that its parent has not reaped; None if that is too late."""
+    try:
+        return exit_as(os.waitstatus_to_exitcode(procfs.exit_status(pid)), rank)
+    except (OSError, IndexError, ValueError):
+        return None
 
 
 class StopOutcome(Enum):

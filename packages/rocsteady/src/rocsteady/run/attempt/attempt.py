@@ -527,6 +527,7 @@ class Attempt:
         return AttemptEnd(
             outcome=outcome,
             exit=exited,
+            first_failure=self._live_processes.first_failure,
             seconds=time.monotonic() - self._began,
             progress_seconds=progress.seconds,
             first_step=progress.first_step,

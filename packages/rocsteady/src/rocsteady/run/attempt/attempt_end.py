@@ -43,6 +43,7 @@ class AttemptEnd(AttemptResult, frozen=True, kw_only=True):
 
     outcome: Outcome
     exit: Exit | None
+    first_failure: Exit | None = None  # of a rank, as far as it was seen
     first_step: int | None
     last_step: int | None
     total: int | None = None  # steps of the whole job, if the script or the job told

@@ -12,6 +12,7 @@ from rocsteady.hangs.output import PrintedProgress
 from rocsteady.hangs.values import Heartbeat
 from rocsteady.store.values import SAVED_GAUGE, Bucket, Sample
 from rocsteady.system import procfs
+from rocsteady.system.child_end import Exit, exit_of_zombie
 
 PRINTED, EPOCH, SAVED = "printed", "epoch", "saved "  # counts, by their kind; saved in a unit
 SAVED_STEP = f"{SAVED}step"
@@ -116,6 +117,9 @@ class LiveProcesses:
     def __init__(self) -> None:
         self._births: dict[int, int] = {}
         self._beats: dict[int, int] = {}  # when a process was last seen alive, or beat since then
+        self._ended: set[int] = set()  # ranks that were seen to have ended
+        self._has_failed = False  # one of them, as far as was seen
+        self.first_failure: Exit | None = None  # if its launcher had not reaped it yet
 
     def among(self, heartbeats: Iterable[Heartbeat]) -> tuple[Heartbeat, ...]:
         """Return the heartbeats of processes that are alive, or that may be.
@@ -124,12 +128,23 @@ class LiveProcesses:
         """
         beats = tuple(heartbeats)
         gone = {beat.pid for beat in beats if self._is_gone(beat)}
+        self._look_how([it for it in beats if it.pid in gone and it.rank is not None])
         ranks = {beat.rank for beat in beats if beat.pid not in gone and beat.rank is not None}
         return tuple(
             beat
             for beat in beats
             if beat.pid not in gone or (ranks and beat.rank is not None and beat.rank not in ranks)
         )
+
+    def _look_how(self, ended: list[Heartbeat]) -> None:
+        """Read how the first rank failed. Of several at once nobody knows which was the first."""
+        new = [beat for beat in ended if beat.pid not in self._ended]
+        self._ended |= {beat.pid for beat in new}
+        if not new or self._has_failed:
+            return
+        how = exit_of_zombie(new[0].pid, new[0].rank) if len(new) == 1 else None
+        if how is None or how.code != 0:
+            self._has_failed, self.first_failure = True, how
 
     def _is_gone(self, beat: Heartbeat) -> bool:
         """Return whether a process has ended. In a container, its pid may mean nothing here.

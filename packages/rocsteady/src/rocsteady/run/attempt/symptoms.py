@@ -51,7 +51,7 @@ def collect_symptoms(context: AttemptContext, services: Services, end: AttemptEn
     culprit, log = _culprit(end), log_tail(context.log)
     ended = end.exit
     if ended is not None and ended.rank is None and end.outcome is Outcome.BY_ITSELF:
-        ended = told_end(log) or ended
+        ended = told_end(log) or end.first_failure or ended
     blamed = [beat for beat in end.heartbeats if beat.pid == culprit]
     trainer = next(iter(blamed or end.heartbeats), None)
     last = end.found.evidence.snapshot if end.found else None  # has native frames

@@ -33,6 +33,8 @@ from rocsteady.system.child_end import (
     StopOutcome,
     Stopping,
     StopResult,
+    exit_as,
+    exit_of_zombie,
 )
 from rocsteady.system.keeper import Family
 from rocsteady.system.terminal_handover import taken
@@ -272,7 +274,7 @@ class RankGroup(AttemptProcesses):
         reaped = next((each for each in told if each.pid in self._numbers), None)
         if reaped is None or not self._unread:
             return None
-        return _ended_with(reaped.code, self._numbers[reaped.pid])
+        return exit_as(reaped.code, self._numbers[reaped.pid])
 
     def _find_ranks(self) -> None:
         """Hold on to the agent's children of this generation; another may be a dead watcher."""
@@ -288,11 +290,12 @@ class RankGroup(AttemptProcesses):
         """Take down how ranks failed. One that nobody could read any more may have failed first."""
         for pid in pids:
             os.close(self._ranks.pop(pid))
-            how, number = _exit_of_zombie(pid), self._numbers.get(pid)
+            number = self._numbers.get(pid)
+            how = exit_of_zombie(pid, number)
             if how is None:
                 self._unread.append(number)
             elif how.code != 0 and not self._replaced:
-                self._ended.append(msgspec.structs.replace(how, rank=number))
+                self._ended.append(how)
                 self._failed_at = self._failed_at or time.monotonic()
 
     def _hurry(self) -> None:
@@ -327,11 +330,7 @@ def _as_torchrun_saw(message: AgentMessage) -> Exit | None:
     failed = message.failed
     if failed is None or not failed.code:
         return None
-    return _ended_with(failed.code, failed.rank)
-
-
-def _ended_with(code: int, rank: int | None = None) -> Exit:
-    return Exit(code=code, rank=rank) if code >= 0 else Exit(signal=-code, rank=rank)
+    return exit_as(failed.code, failed.rank)
 
 
 def _runs(pid: int) -> bool:
@@ -344,12 +343,3 @@ def _children(pid: int) -> set[int]:
         return procfs.children(pid)
     except OSError:
         return set()
-
-
-def _exit_of_zombie(pid: int) -> Exit | None:
-    """Read how a process ended that its parent has not reaped; None if that is too late."""
-    try:
-        code = os.waitstatus_to_exitcode(procfs.exit_status(pid))
-    except (OSError, IndexError, ValueError):
-        return None
-    return _ended_with(code)
