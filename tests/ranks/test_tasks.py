@@ -273,6 +273,23 @@ def test_what_a_scheduler_sends_to_all_tasks_reaches_each_rank(launch: Launch) -
     assert [out.count(f"rank {rank} heard it") for rank in (0, 1)] == [1, 1]
 
 
+def test_an_error_of_the_script_is_not_hidden_by_hosts_that_are_ended_for_it(
+    launch: Launch,
+) -> None:
+    tasks = launch("error", hosts=2)
+    deadline = time.monotonic() + WITHIN
+    while all(process.poll() is None for process in tasks.processes):
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+    for process in tasks.processes:  # as srun --kill-on-bad-exit=1 does
+        process.terminate()
+
+    codes, out = tasks.ended()
+
+    assert codes[:2] == [76, 76], out  # srun ends with the highest of all
+    assert set(codes[2:]) <= {75, 76}, out
+
+
 @pytest.mark.parametrize("fault", ["kill", "hang"])
 def test_on_several_hosts_the_launcher_restarts_the_job(
     launch: Launch, tmp_path: Path, fault: str

@@ -21,7 +21,7 @@ import msgspec
 from rocsteady_train.inside import wire
 
 from rocsteady.errors import LauncherError, RocsteadyError
-from rocsteady.exit_codes import PERSON_NEEDED
+from rocsteady.exit_codes import PERSON_NEEDED, RETRY
 from rocsteady.hangs.heartbeat_pages import read_pages
 from rocsteady.store.redaction import shown_command
 from rocsteady.system import keeper
@@ -114,8 +114,10 @@ class HostTasks:
 
     def end(self, code: int) -> int:
         """Return the code that all tasks of this host end with."""
-        self._code = code
-        return code
+        # srun gives the highest of all hosts, and those that it ends now end with RETRY.
+        hides = self.task.several_hosts and 0 < code < RETRY
+        self._code = PERSON_NEEDED if hides else code
+        return self._code
 
     def close(self) -> None:
         """Have the other tasks end too, also those that start late."""
