@@ -70,3 +70,40 @@ def test_the_rank_that_is_stuck_is_named(project: Project) -> None:
     kept = json.loads((Path(incident["evidence"]) / "ranks.json").read_text())
     assert [each["waits_for"] for each in kept["ranks"]] == ["the other ranks", "a lock"]
     assert who in project.say("report").out
+
+
+def test_of_ranks_in_different_collectives_all_lines_are_shown_and_none_is_to_be_fixed(
+    project: Project,
+) -> None:
+    last = 'stuck() if os.environ["RANK"] == "1" else all_reduce()'
+    apart = 'if os.environ["RANK"] == "1":\n            all_reduce()\n        all_reduce()'
+    project.script(RANK.replace(last, apart), "rank.py")
+    (project.folder / "distributed").mkdir()
+    project.script(COLLECTIVE, "distributed/distributed_c10d.py")
+    launcher = project.script(LAUNCHER)
+
+    ended = project.run("--max-attempts", "1", "--", sys.executable, launcher, within=WITHIN)
+
+    said = "rank 0 stopped at rank.py:22 main, rank 1 stopped at rank.py:21 main"
+    assert f"no rank stands out: {said}" in ended.lines("hung")[0], ended.err
+    assert "deadlocked" not in ended.err
+    assert "Fix" not in ended.err + project.say("report").out
+
+
+def test_a_rank_that_failed_is_named_though_its_launcher_says_nothing(project: Project) -> None:
+    last = 'stuck() if os.environ["RANK"] == "1" else all_reduce()'
+    ends = 'os._exit(3) if os.environ["RANK"] == "1" else all_reduce()'
+    project.script(RANK.replace(last, ends), "rank.py")
+    (project.folder / "distributed").mkdir()
+    project.script(COLLECTIVE, "distributed/distributed_c10d.py")
+    waits = (
+        "ranks = [start(0), start(1)]\n    time.sleep(6.0)\n    ranks[0].kill()\n    sys.exit(1)"
+    )
+    whole = "sys.exit(max(each.wait() for each in [start(0), start(1)]))"
+    launcher = project.script(
+        LAUNCHER.replace(whole, waits).replace("subprocess, sys", "subprocess, sys, time")
+    )
+
+    ended = project.run("--max-attempts", "1", "--", sys.executable, launcher, within=WITHIN)
+
+    assert "exit code 3, no error message on rank 1" in ended.err
