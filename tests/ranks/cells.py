@@ -29,7 +29,7 @@ from slurm_cluster import Cluster, cluster
 
 from tests.integrations.test_torchrun import free_port
 
-WITHIN = 240.0  # seconds for a cell
+WITHIN = 420.0  # seconds for a cell
 ENDS_WITHIN = 90.0  # seconds after a SIGTERM
 SETTLES_WITHIN = 10.0  # seconds for what is left to end
 FAULTS = ("kill", "hang", "loader", "mismatch", "error", "exit", "sigterm", "none")

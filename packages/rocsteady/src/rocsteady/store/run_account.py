@@ -87,7 +87,8 @@ def end_of(attempt: AttemptRecord, *, in_progress: bool = False, crashed: bool =
 def incident_title(incident: Incident) -> str:
     blamed = incident.blame.ranks if incident.blame else ()
     rank = f" on rank {blamed[0].rank}" if len(blamed) == 1 else ""
-    where = f" at {incident.cause}" if incident.cause else ""
+    place = (blamed[0].place if rank else "") or incident.cause
+    where = f" at {place}" if place else ""
     return f"{incident.verdict.value}{rank}{where}"
 
 
