@@ -27,6 +27,11 @@ WITHIN = 150.0  # seconds
 ROCSTEADY = (sys.executable, "-m", "rocsteady")
 SCRIPT = """
     import os, signal, sys, threading, time
+    if os.environ.get("FAULT") == "no torch, all fail":
+        again = os.path.exists("faulted")
+        time.sleep(1.0 if sys.argv[-1] == "1" else 3.0)
+        open("faulted", "w").close()
+        os._exit(0 if again else 3)
     if os.environ.get("FAULT") == "no torch":
         if sys.argv[-1] == "1":
             os._exit(3)
@@ -216,6 +221,13 @@ def test_trainings_that_have_nothing_to_do_with_each_other_are_not_ended(
     assert codes == [76, 76], out
     assert "rank 0 is done" in out
     assert "the tasks trained on their own, and rank 1 failed" in out
+
+
+def test_ranks_that_fail_together_are_those_of_one_job(launch: Launch) -> None:
+    _, out = launch("no torch, all fail").ended()
+
+    assert "trained on their own" not in out
+    assert "exit code 3" in out
 
 
 @pytest.mark.parametrize(("whom", "expected"), [(0, [-9, 75]), (1, [75, -9])])

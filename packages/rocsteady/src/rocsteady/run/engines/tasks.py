@@ -112,6 +112,10 @@ class HostTasks:
     def have_all_ended(self, own: Exit | None) -> bool:
         return own is not None and self._exits.keys() == self._others.keys()
 
+    def has_ended_well(self, own: Exit | None) -> bool:
+        """Whether one of the ranks has."""
+        return any(each is not None and each.code == 0 for each in (own, *self._exits.values()))
+
     def end(self, code: int) -> int:
         """Return the code that all tasks of this host end with."""
         # srun gives the highest of all hosts, and those that it ends now end with RETRY.
@@ -206,7 +210,9 @@ class HostRanks(Child):
         before_steps = beats and not any(beat.step for beat in beats)
         if ended.code == 0 or before_steps or any((beat.world or 1) > 1 for beat in beats):
             return False
-        if self.tasks.have_all_ended(self.poll()):
+        if self.tasks.have_all_ended(own := self.poll()):
+            if not self.tasks.has_ended_well(own):
+                return False  # all failed, so they may well depend on each other
             raise RocsteadyError(
                 f"the tasks trained on their own, and rank {ended.rank} failed. Independent"
                 " trainings each need a folder and a step of their own"
