@@ -223,7 +223,7 @@ def problems(launcher: str, fault: str, seen: Seen) -> list[str]:
         expect(seen.codes[-1] == 0, f"codes {seen.codes}")
         done = len(re.findall(r"RANK \d+ is done", seen.said))
         expect(done == ranks, f"{done} of {ranks} ranks done")
-        steps = {"none": [{0}], "sigterm": [{0}, {20, 40}]}.get(fault, [{0}, {40}])
+        steps = {"none": [{0}], "sigterm": [{0}, {20, 40, 60}]}.get(fault, [{0}, {40}])
         found = [set(each.values()) for each in begins]
         right = len(found) == len(steps) and all(
             a <= b and len(a) == 1 for a, b in zip(found, steps, strict=True)
