@@ -16,6 +16,7 @@ import pytest
 from msgspec.structs import replace
 
 from rocsteady.hangs.heartbeat_pages import SavedFile, SavedFiles
+from rocsteady.run.checkpoints import checkpoints as checkpoints_module
 from rocsteady.run.checkpoints.checkpoints import Checkpoints
 from rocsteady.run.checkpoints.own_checkpoints import (
     is_checkpoint_file,
@@ -54,6 +55,24 @@ def cut(path: Path, at: float) -> None:
 
 def chosen(folder: Path, since: float = 900.0) -> list[str]:
     return [str(each.path) for each in usable(own_checkpoints(folder, since))]
+
+
+def test_a_drive_inside_the_project_that_was_there_at_the_start_is_gone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project, drive = tmp_path / "project", tmp_path / "project" / "checkpoints"
+    drive.mkdir(parents=True)
+    there = {Path("/"): "ext4", drive: "nfs4", tmp_path / "elsewhere": "nfs4"}
+    monkeypatch.setattr(checkpoints_module, "mounts", lambda: there)
+    of_project = Checkpoints(Job(command=("python",)), project, project / ".r", None, began=0.0)
+    of_all = Checkpoints(Job(command=("python",)), tmp_path, project / ".r", None, began=0.0)
+    before = of_project.gone
+
+    there = {Path("/"): "ext4"}
+
+    assert (before, of_project.gone) == (None, drive)  # its mount point is still there
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    assert of_all.gone is None  # it is started in somebody's home, or above
 
 
 def test_what_has_an_optimizer_and_was_written_by_the_run_counts(tmp_path: Path) -> None:

@@ -266,7 +266,12 @@ class Checkpoints:
         """The folder with checkpoints that does not answer, or whose drive is not mounted."""
         if not responds(self.folder) or not self.folder.exists():
             return self.folder
-        missing = self._mounts - mounts().keys() if self._outside else set()
+        missing = self._mounts - mounts().keys()
+        project = Path(real_path(self.folder))
+        if not Path.home().is_relative_to(project):  # a home has drives of all kinds
+            inside = (place for place in missing if place.is_relative_to(project))
+            if found := next(inside, None):
+                return found
         return next(
             (
                 folder
