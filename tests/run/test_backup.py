@@ -28,6 +28,19 @@ def test_only_what_the_run_wrote_is_copied(tmp_path: Path) -> None:
     assert sorted(path.name for path in target.rglob("*")) == ["model.pt", "out"]
 
 
+def test_what_rocsteady_keeps_in_a_home_that_is_the_project_is_no_output(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / ".local" / "state"))
+    for path in (".local/state/rocsteady/memory.db", ".local/state/mine.db", "model.npz"):
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).write_text("x")
+
+    found = [path.name for path, _ in backup.written_files(tmp_path, 0)]
+
+    assert sorted(found) == ["mine.db", "model.npz"]
+
+
 def test_a_folder_of_too_many_files_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from rocsteady.errors import RocsteadyError
 from rocsteady.model import Value
+from rocsteady.store.user_folders import state_folder
 from rocsteady.system.mounted_drives import CLOCK_GRAIN
 from rocsteady.system.real_path import real_path
 from rocsteady.system.unlinked import copy_file
@@ -85,7 +86,7 @@ def copy_files(files: Iterable[Path], folder: Path, target: Path) -> dict[str, s
 def written_files(folder: Path, since: float) -> Iterator[tuple[Path, int]]:
     """Yield files and what they take, without holes; also behind links, where outputs often lie."""
     seen = 0
-    known = {real_path(folder)}
+    known = {real_path(folder), real_path(state_folder())}  # a home can be the project
     for place, folders, names in os.walk(folder, followlinks=True):
         folders[:] = [name for name in folders if _is_next(os.path.join(place, name), known)]  # noqa: PTH118 - os.walk's own
         for name in names:
