@@ -317,7 +317,6 @@ def build(session: nox.Session) -> None:
     _check_packages(session, python)
     doctor = (_program(WHEEL_VENV, "rocsteady"), "doctor")
     session.run(*doctor, external=True, success_codes=DOCTOR_ENDS_WITH)
-    session.run(*doctor, "--list", external=True)
     session.run(*doctor, "--json", external=True, success_codes=DOCTOR_ENDS_WITH)
 
 
