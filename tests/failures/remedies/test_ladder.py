@@ -212,7 +212,7 @@ def test_the_users_own_bug_ends_at_once(situations: Situations) -> None:
 
 
 def test_settings_that_took_the_machine_down_are_not_tried_again(situations: Situations) -> None:
-    here = situations("machine-went-down", "rx9070xt")
+    here = situations("machine-went-down", "rx9060xt")
     before = msgspec.structs.replace(
         here, crashed_machine=(Strategy(variables={"TORCH_BLAS_PREFER_HIPBLASLT": "0"}),)
     )
