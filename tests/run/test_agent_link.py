@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import socket
 import sys
 from collections.abc import Iterator, Sequence
@@ -40,6 +41,7 @@ class Agent:
 def conversation() -> Iterator[tuple[Agent, AgentLink]]:
     ours, theirs = socket.socketpair()
     link = AgentLink(theirs.detach(), {}, several_hosts=True)
+    link.pid = os.getpid()  # not who started the tests, whose other children would be its ranks
     with ours:
         ours.settimeout(5.0)
         yield Agent(ours), link
