@@ -285,16 +285,21 @@ def test_what_a_scheduler_sends_to_all_tasks_reaches_each_rank(launch: Launch) -
     assert [out.count(f"rank {rank} heard it") for rank in (0, 1)] == [1, 1]
 
 
-def test_an_error_of_the_script_is_not_hidden_by_hosts_that_are_ended_for_it(
-    launch: Launch,
-) -> None:
-    tasks = launch("error", hosts=2)
+def end_as_srun(tasks: Tasks) -> None:
+    """Wait for the first task to end, and end the others: srun --kill-on-bad-exit=1 does."""
     deadline = time.monotonic() + WITHIN
     while all(process.poll() is None for process in tasks.processes):
         assert time.monotonic() < deadline
         time.sleep(0.1)
-    for process in tasks.processes:  # as srun --kill-on-bad-exit=1 does
+    for process in tasks.processes:
         process.terminate()
+
+
+def test_an_error_of_the_script_is_not_hidden_by_hosts_that_are_ended_for_it(
+    launch: Launch,
+) -> None:
+    tasks = launch("error", hosts=2)
+    end_as_srun(tasks)
 
     codes, out = tasks.ended()
 
@@ -307,12 +312,7 @@ def test_on_several_hosts_the_launcher_restarts_the_job(
     launch: Launch, tmp_path: Path, fault: str
 ) -> None:
     tasks = launch(fault, hosts=2)
-    deadline = time.monotonic() + WITHIN
-    while all(process.poll() is None for process in tasks.processes):
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
-    for process in tasks.processes:  # as srun --kill-on-bad-exit=1 does
-        process.terminate()
+    end_as_srun(tasks)
 
     codes, out = tasks.ended()
 

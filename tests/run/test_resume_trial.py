@@ -15,6 +15,7 @@ from rocsteady_train.inside import wire
 
 from rocsteady.errors import RocsteadyError
 from rocsteady.hangs.heartbeat_pages import CheckpointRead
+from rocsteady.run.checkpoints import resume_trial
 from rocsteady.run.checkpoints.resume_detection import ResumeMethod, ResumeSign
 from rocsteady.run.checkpoints.resume_trial import (
     COPIES,
@@ -128,6 +129,19 @@ def test_one_that_is_read_in_a_way_that_no_hook_sees_proves_it_too(
     trial.seen(2.0, beats(wire.LATE), None)
 
     assert (trial.proven, trial.started_over) == (True, "")
+
+
+def test_on_a_network_drive_the_time_of_access_proves_nothing(
+    trial: ResumeTrial, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A server may note only later that the file was copied."""
+    monkeypatch.setattr(resume_trial, "filesystem_of", lambda _: "nfs4")
+    trial = ResumeTrial(tmp_path / "project", tmp_path / "records", SINCE, WITHIN)
+    trial.prepare(Path("last.pt"))
+    read_unseen(tmp_path)
+    trial.seen(2.0, beats(wire.LATE), None)
+
+    assert trial.started_over == "it made steps without reading a checkpoint"
 
 
 def test_one_that_torch_loaded_for_its_weights_proves_nothing(

@@ -20,7 +20,7 @@ _NONBLOCK = getattr(os, "O_NONBLOCK", 0)
 _NO_TERMINAL = getattr(os, "O_NOCTTY", 0)
 _BINARY = getattr(os, "O_BINARY", 0)
 _NO_FOLLOW = getattr(os, "O_NOFOLLOW", 0)
-NO_ACCESS_TIME = getattr(os, "O_NOATIME", 0)  # so that a file shows whether somebody else read it
+_NO_ACCESS_TIME = getattr(os, "O_NOATIME", 0)
 
 
 def open_regular(path: Path | str, *, follow: bool = True, writable: bool = False) -> io.FileIO:
@@ -28,15 +28,19 @@ def open_regular(path: Path | str, *, follow: bool = True, writable: bool = Fals
     if not stat.S_ISREG(os.stat(path, follow_symlinks=follow).st_mode):  # noqa: PTH116 - or a text
         raise _refused(path)  # not even opened: opening a device or a FIFO can have effects
     flags = (os.O_RDWR if writable else os.O_RDONLY) | _NONBLOCK | _NO_TERMINAL | _BINARY
-    flags = flags if follow else flags | _NO_FOLLOW
-    try:
-        descriptor = os.open(path, flags | NO_ACCESS_TIME)
-    except PermissionError:  # only its owner may ask for that
-        descriptor = os.open(path, flags)
+    descriptor = open_unnoticed(path, flags if follow else flags | _NO_FOLLOW)
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):  # it was replaced in between
         os.close(descriptor)
         raise _refused(path)
     return io.FileIO(descriptor, "r+" if writable else "r")
+
+
+def open_unnoticed(path: Path | str, flags: int, folder: int | None = None) -> int:
+    """Open a file whose time of access goes on to tell when somebody else read it."""
+    try:
+        return os.open(path, flags | _NO_ACCESS_TIME, dir_fd=folder)
+    except PermissionError:  # only its owner may ask for that
+        return os.open(path, flags, dir_fd=folder)
 
 
 def read_regular(path: Path | str, limit: int, *, follow: bool = True) -> bytes:

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
-from rocsteady_train.untrusted_file import NO_ACCESS_TIME
+from rocsteady_train.untrusted_file import open_unnoticed
 
 FOLDER = getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_PATH", 0)
 FILE = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0)
@@ -38,7 +38,8 @@ def copy_file(source: Path, target: Path) -> None:
     """Copy a regular file with its mode and times, in place of what is there."""
     part = f".{target.name}.part"
     with parent_of(source) as there, parent_of(target, make=True) as here:
-        with os.fdopen(_open_to_read(source.name, there), "rb") as content:
+        opened = open_unnoticed(source.name, os.O_RDONLY | FILE, there)
+        with os.fdopen(opened, "rb") as content:
             about = os.fstat(content.fileno())
             if not stat.S_ISREG(about.st_mode):
                 raise OSError(errno.EINVAL, "not a regular file", str(source))
@@ -50,13 +51,6 @@ def copy_file(source: Path, target: Path) -> None:
                 os.fchmod(created, stat.S_IMODE(about.st_mode))
                 os.utime(created, ns=(about.st_atime_ns, about.st_mtime_ns))
         os.rename(part, target.name, src_dir_fd=here, dst_dir_fd=here)
-
-
-def _open_to_read(name: str, folder: int) -> int:
-    try:
-        return os.open(name, os.O_RDONLY | FILE | NO_ACCESS_TIME, dir_fd=folder)
-    except PermissionError:  # only its owner may ask for that
-        return os.open(name, os.O_RDONLY | FILE, dir_fd=folder)
 
 
 def _copy_content(content: BinaryIO, copy: BinaryIO, size: int) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import glob
+import os
 from collections.abc import Iterable, Iterator, Sequence
 from enum import Enum
 from fnmatch import fnmatchcase
@@ -268,7 +269,8 @@ class Checkpoints:
             return self.folder
         missing = self._mounts - mounts().keys()
         project = Path(real_path(self.folder))
-        if not Path.home().is_relative_to(project):  # a home has drives of all kinds
+        home = Path(os.path.expanduser("~"))  # noqa: PTH111 - Path.home() fails where there is none
+        if not home.is_relative_to(project):  # a home has drives of all kinds
             inside = (place for place in missing if place.is_relative_to(project))
             if found := next(inside, None):
                 return found

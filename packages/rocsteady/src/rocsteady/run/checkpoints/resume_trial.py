@@ -31,6 +31,7 @@ from rocsteady.run.checkpoints.own_checkpoints import is_checkpoint_file
 from rocsteady.run.checkpoints.resume import NANOSECONDS
 from rocsteady.run.checkpoints.resume_detection import ResumeMethod
 from rocsteady.store.account_records import forget, keep, kept
+from rocsteady.store.location import filesystem_of, is_network
 from rocsteady.system.atomic_file import write_whole
 from rocsteady.system.mounted_drives import CLOCK_GRAIN
 from rocsteady.system.real_path import real_path, time_and_size
@@ -91,7 +92,10 @@ class ResumeTrial:
             ) from None
         keep(Copied(files=copied), self._records)
         self._began = time.time()
-        for path in filter(is_checkpoint_file, map(Path, copied)):
+        paths = list(filter(is_checkpoint_file, map(Path, copied)))
+        folders = {path.parent for path in paths}  # a server notes late, also that we copied it
+        local = {place for place in folders if not is_network(filesystem_of(place), place)}
+        for path in (path for path in paths if path.parent in local):
             about = path.stat()
             if about.st_atime_ns <= about.st_mtime_ns:  # the kernel notes the first time after it
                 self._unread[path] = about.st_mtime_ns
