@@ -123,10 +123,11 @@ def read_unseen(tmp_path: Path) -> Path:
 def test_one_that_is_read_in_a_way_that_no_hook_sees_proves_it_too(
     trial: ResumeTrial, tmp_path: Path
 ) -> None:
-    trial.seen(1.0, beats(1), None)
-    assert not trial.proven  # copying it was no reading
-    read_unseen(tmp_path)
-    trial.seen(2.0, beats(wire.LATE), None)
+    trial.seen(1.0, (), None)
+    path = read_unseen(tmp_path)
+    trial.seen(2.0, beats(1), None)
+    path.write_bytes(b"step 210, saved over")  # before it is judged
+    trial.seen(3.0, beats(wire.LATE), None)
 
     assert (trial.proven, trial.started_over) == (True, "")
 
@@ -144,11 +145,29 @@ def test_on_a_network_drive_the_time_of_access_proves_nothing(
     assert trial.started_over == "it made steps without reading a checkpoint"
 
 
+def test_one_that_was_only_copied_proves_nothing(trial: ResumeTrial, tmp_path: Path) -> None:
+    assert (tmp_path / "records" / COPIES / "last.pt").is_file()
+    trial.seen(2.0, beats(wire.LATE), None)
+
+    assert trial.started_over == "it made steps without reading a checkpoint"
+
+
+def test_an_attempt_that_ends_early_is_judged_by_what_it_read(
+    trial: ResumeTrial, tmp_path: Path
+) -> None:
+    read_unseen(tmp_path)
+    trial.seen(1.0, beats(1), None)
+    trial.ended(beats(2), None)
+
+    assert (trial.proven, trial.started_over) == (True, "")
+
+
 def test_one_that_torch_loaded_for_its_weights_proves_nothing(
     trial: ResumeTrial, tmp_path: Path
 ) -> None:
-    noted(tmp_path, "last.pt", wire.LOOKED_INTO)
     read_unseen(tmp_path)
+    trial.seen(1.0, (), None)  # while it is loaded
+    noted(tmp_path, "last.pt", wire.LOOKED_INTO)
     trial.seen(2.0, beats(wire.LATE), None)
 
     assert trial.started_over == "it made steps without reading a checkpoint"

@@ -124,6 +124,9 @@ def test_a_journal_that_changes_by_itself_what_is_written_is_refused(
 
     with pytest.raises(JournalError), closing(Journal(place)) as journal:
         journal.story("calm-otter")
+    damage(place, "PRAGMA user_version = 0")  # as one that was never made
+    with pytest.raises(JournalError), closing(Journal(place)) as journal:
+        journal.story("calm-otter")
 
 
 def test_a_computed_value_does_not_fill_the_memory(place: Place) -> None:

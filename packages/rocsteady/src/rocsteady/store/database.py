@@ -153,8 +153,7 @@ def connect_to_read(path: Path, busy: timedelta) -> Iterator[sqlite3.Connection]
         connection = stack.enter_context(contextlib.closing(_readable(path, busy, stack)))
         connection.execute("PRAGMA query_only = ON")
         connection.execute("PRAGMA trusted_schema = OFF")
-        if _check_format(connection):
-            _check_schema(connection, JOURNAL)
+        _check_schema(connection, JOURNAL if _check_format(connection) else ())
         yield connection
 
 

@@ -74,7 +74,8 @@ class ResumeTrial:
         self._records, self._within = Path(real_path(records)), within.total_seconds()
         self._began = float("inf")  # by the clock that files have
         self._stepped: float | None = None  # when the first step was seen
-        self._unread: dict[Path, int] = {}  # checkpoints that nobody has read yet, as they were
+        self._unread: dict[Path, int] = {}  # checkpoints that nobody had read, as they were
+        self._read: set[Path] = set()  # of these, by now
         self.environment = {wire.WRITES: str(self._records / NOTES)}  # for the attempt
         self.proven = False
         self.started_over = ""  # why it is known; "": it is not
@@ -122,25 +123,26 @@ class ResumeTrial:
         """Take a look into account. Of several ranks, the first is the one that reads and saves."""
         if self.proven or self.started_over:
             return
-        if (read is not None and self._is_proof(read)) or self._was_read():
+        if read is not None and self._is_proof(read):
             self.prove()
             return
+        self._read.update(path for path, at in self._unread.items() if _read_since(path, at))
         steps = max((beat.step for beat in heartbeats if not beat.rank), default=0)
         if self._stepped is None and steps:
             self._stepped = now
         late = self._stepped is not None and now - self._stepped >= self._within
         if late or steps >= wire.LATE:
-            self.started_over = "it made steps without reading a checkpoint"
+            self._judge()
 
-    def _was_read(self) -> bool:
-        """Return whether a checkpoint was read in a way that no hook sees: by C, or a child.
+    def _judge(self) -> None:
+        """Tell by what was read by the first steps, be it in a way that no hook sees, as by C.
 
-        torch may have loaded it for the weights alone: that is no sign of going on.
+        torch may have loaded it for its weights alone, and says so afterwards: no sign of that.
         """
-        read = {
-            path: written for path, written in self._unread.items() if _read_since(path, written)
-        }
-        return bool(read) and not read.keys() <= _noted(self._records)[wire.LOOKED_INTO].keys()
+        if self._read - _noted(self._records)[wire.LOOKED_INTO].keys():
+            self.prove()
+        else:
+            self.started_over = "it made steps without reading a checkpoint"
 
     def _is_proof(self, read: CheckpointRead) -> bool:
         """Return whether it went on from a checkpoint, and did not only read back its own."""
@@ -163,7 +165,7 @@ class ResumeTrial:
         if self.proven or self.started_over:
             return
         if self._stepped is not None:
-            self.started_over = "it made steps without reading a checkpoint"
+            self._judge()
             return
         copied = kept(Copied, self._records)
         changed = _changes(self._records, copied)[0] if copied else {}
