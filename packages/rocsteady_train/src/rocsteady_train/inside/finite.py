@@ -14,7 +14,7 @@ from typing import Any
 
 from . import wire
 from .heartbeat.heart import Heart
-from .operation_recorder import UNINITIALIZED, Call, Watcher, leave_origin, tensors_in
+from .operation_call import UNINITIALIZED, Call, Watcher, leave_origin, tensors_in
 
 INFINITE, NAN = 1, 2
 OUTSIDE: dict[str, Any] = {}  # it came in with the data, or from memory that nothing was written to

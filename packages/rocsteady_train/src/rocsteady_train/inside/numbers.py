@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from . import wire
 from .heartbeat import page
 from .heartbeat.heart import Heart
-from .operation_recorder import UNINITIALIZED, Call, Watcher, leave_origin, tensors_in, transformed
+from .operation_call import UNINITIALIZED, Call, Watcher, leave_origin, tensors_in, transformed
 
 FLOORS = {"float64": 1e-9, "float32": 5e-4, "float16": 2e-3, "bfloat16": 1.5e-2}  # of the norm
 SINGLE = 32  # times that, for one element
