@@ -7,6 +7,7 @@ reads, so that a page cannot say anything else than the doctor does.
 from __future__ import annotations
 
 import ast
+import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
@@ -332,6 +333,23 @@ write_page("api.md", api_page({"Loop": "loop/loop", "Checkpointer": "checkpoints
 write_gpu_pages()
 write_failure_pages()
 
+# Pages are made from this data. In a checkout, where there is no such page, links lead to the data.
+PAGE_OF = {
+    "gpus.toml": "gpus/index.md",
+    "remedies.toml": "reference/remedies.md",
+    "signatures": "failures/index.md",
+    "trainers.toml": "reference/trainers.md",
+    "variables.toml": "reference/variables.md",
+}
+DATA = "packages/rocsteady_knowledge/src/rocsteady_knowledge/data"
+TO_DATA = re.compile(rf"\]\((?:\.\./)+{DATA}/([a-z.]+)\)")
+
+
+def link_pages(_app: Sphinx, _name: str, text: list[str]) -> None:
+    """Lead links on data to the page that is made from it."""
+    text[0] = TO_DATA.sub(lambda link: f"](/{PAGE_OF[link[1]]})", text[0])
+
+
 NAMED = {  # what the theme leaves without a name or a level, which screen readers need
     '<aside class="sidebar-drawer">': '<aside class="sidebar-drawer" aria-label="All pages">',
     '<aside class="toc-drawer': '<aside aria-label="On this page" class="toc-drawer',
@@ -350,4 +368,5 @@ def name_landmarks(app: Sphinx, error: Exception | None) -> None:
 
 def setup(app: Sphinx) -> None:
     """Let Sphinx call it."""
+    app.connect("source-read", link_pages)
     app.connect("build-finished", name_landmarks)

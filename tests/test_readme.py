@@ -1,4 +1,4 @@
-"""The picture of the doctor in the README shows what the program really says."""
+"""The README's picture shows what the program really says, and each link of a page leads somewhere."""
 
 from __future__ import annotations
 
@@ -37,3 +37,24 @@ def test_the_picture_of_the_doctor_is_what_it_says() -> None:
 
 def squeezed(text: str) -> str:
     return "".join(text.split())
+
+
+TO_A_FILE = re.compile(r"\]\(([^)#:\s]+)(?:#[^)]*)?\)")
+
+
+def test_each_link_leads_to_what_is_in_a_checkout() -> None:
+    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, check=True)
+    files = [Path(name) for name in listed.stdout.decode().split("\0")]
+    there = {*files, *(above for file in files for above in file.parents)}
+    pages = [
+        file for file in files if file.suffix == ".md" and file.parts[0] in ("docs", file.name)
+    ]
+    lost = [
+        (str(page), link)
+        for page in pages
+        for link in TO_A_FILE.findall((ROOT / page).read_text())
+        if Path(os.path.normpath(page.parent / link)) not in there
+    ]
+
+    assert len(pages) > 50
+    assert lost == []
