@@ -12,7 +12,7 @@ from pathlib import Path
 import click
 from msgspec.structs import replace
 
-from rocsteady.cli.options import Duration, open_root
+from rocsteady.cli.options import DURATION, open_root
 from rocsteady.cli.plan_export import write_files
 from rocsteady.cli.project import enter, find_job_folder, find_journal_place
 from rocsteady.doctor.diagnosis import doctors_knowledge
@@ -71,7 +71,7 @@ PAGES = {".md": MARKDOWN, ".html": HTML, ".htm": HTML}
 @click.command("plan", context_settings={"allow_interspersed_args": False})
 @click.option(
     "--trial",
-    type=Duration(),
+    type=DURATION,
     default="20s",
     show_default=True,
     metavar="DURATION",
@@ -79,7 +79,7 @@ PAGES = {".md": MARKDOWN, ".html": HTML, ".htm": HTML}
 )
 @click.option(
     "--within",
-    type=Duration(),
+    type=DURATION,
     default="5m",
     show_default=True,
     metavar="DURATION",

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from rocsteady.cli.options import Duration
+from rocsteady.cli.options import DURATION
 from rocsteady.cli.project import OUTPUT, find_run, nothing_run, open_journal, running
 from rocsteady.cli.stop import ask_supervisor
 from rocsteady.errors import RocsteadyError
@@ -42,7 +42,7 @@ POLL_EVERY = 1.0  # seconds, for the end of the run
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line.")
 @click.option(
     "--interval",
-    type=Duration(),
+    type=DURATION,
     metavar="DURATION",
     default="1m",
     show_default=True,
