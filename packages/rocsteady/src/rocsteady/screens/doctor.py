@@ -283,13 +283,11 @@ def render_rule(rule: Rule, knowledge: Knowledge, *, page: Page, out_of_date: bo
     page.paragraph(f"{rule.title}.")
     page.line()
     page.paragraph(rule.why)
-    page.line()
-    page.line("What to do", style=BOLD)
+    page.heading("What to do")
     draw_fix(page, rule.fix, (rule.fix,), partial(typed, knowledge=knowledge))
     if any("<gfx>" in command for command in typed(rule.fix.commands, knowledge)):
         page.paragraph("With the GPU's name in it: rocsteady wheels --gpu GFX", indent=2)
-    page.line()
-    page.line("Sources", style=BOLD)
+    page.heading("Sources")
     disputed = ", disputed" if rule.disputed else ""
     page.paragraph(f"Evidence: {evidence(rule, sources)}{disputed}.", indent=2)
     day = last_checked(rule, sources)
@@ -307,14 +305,12 @@ def render_gpu(reports: GpuReports, *, page: Page) -> str:
     page.line(f"{arch.gfx}  {arch.name}", style=BOLD)
     page.paragraph(f"{', '.join(arch.cards)}.")
     if reports.rules:
-        page.line()
-        page.line("Known problems", style=BOLD)
+        page.heading("Known problems")
         column = max(len(rule.id) for rule in reports.rules) + 2
         for rule in reports.rules:
             page.row(rule.id, rule.title, indent=2, column=column)
     if reports.threads:
-        page.line()
-        page.line("Threads", style=BOLD)
+        page.heading("Threads")
         for source in reports.threads:
             _source(page, source)
     page.line()
@@ -358,8 +354,7 @@ def render_knowledge(report: KnowledgeReport, *, page: Page) -> str:
     newer = "newer than this rocsteady understands" if report.ignored else ""
     page.line(f"{'ignored':<{TABLE_LABEL}}{len(report.ignored):>6,}  {newer}".rstrip())
     page.lines(report.ignored[:IGNORED_SHOWN], indent=2)
-    page.line()
-    page.line("Compared with what is upstream", style=BOLD)
+    page.heading("Compared with what is upstream")
     for watcher in report.watchers:
         lines = (*watcher.open, *watcher.changed)
         seen = f"on {watcher.looked}, {watcher.at}" if watcher.looked else "never yet"
