@@ -45,11 +45,6 @@ class Bar(Value, frozen=True, kw_only=True):
     title: str
 
 
-class IncidentLine(Value, frozen=True, kw_only=True):
-    x: float
-    title: str
-
-
 class AttemptCurve(Value, frozen=True, kw_only=True):
     """The line of one attempt: points as SVG has them."""
 
@@ -60,13 +55,12 @@ class AttemptCurve(Value, frozen=True, kw_only=True):
 
 class Picture(Value, frozen=True, kw_only=True):
     title: str  # for a screen reader, and for the caption
-    incidents: tuple[IncidentLine, ...]
+    incidents: tuple[tuple[float, str], ...]  # where each is, and its title
     incident_labels: tuple[Label, ...]
     ticks: tuple[Label, ...]
 
 
 class LinePlot(Picture, frozen=True, kw_only=True):
-    gpu: str
     grid: tuple[Label, ...]
     curves: tuple[AttemptCurve, ...]
     points: str  # for the script: "seconds,text;..."
@@ -132,7 +126,6 @@ def line_plot(plot: Plot, story: Story) -> LinePlot:
     lines, line_labels = _incidents(story, axis)
     return LinePlot(
         title=title,
-        gpu=plot.gpu,
         incidents=lines,
         incident_labels=line_labels,
         ticks=axis.ticks(),
@@ -195,10 +188,12 @@ def share_bar(shares: Sequence[tuple[str, float]]) -> tuple[Bar, ...]:
     return tuple(bars)
 
 
-def _incidents(story: Story, axis: TimeAxis) -> tuple[tuple[IncidentLine, ...], tuple[Label, ...]]:
+def _incidents(
+    story: Story, axis: TimeAxis
+) -> tuple[tuple[tuple[float, str], ...], tuple[Label, ...]]:
     """Return a line for each incident, and its number above it; of many, every n-th."""
     incidents = story.record.incidents
-    lines = tuple(IncidentLine(x=axis.x(each.at), title=spoken_title(each)) for each in incidents)
+    lines = tuple((axis.x(each.at), spoken_title(each)) for each in incidents)
     labels = tuple(
         Label(text=str(each.number), position=_percent_of_width(axis.x(each.at)))
         for each in incidents[:: max(1, -(-len(incidents) // LABELS))]
