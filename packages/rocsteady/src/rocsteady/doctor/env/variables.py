@@ -266,7 +266,7 @@ def _reasons(each: Assignment, rules: _Rules) -> tuple[VariableReason, ...]:
     if wrong:
         reasons.append(rules.reason(known, Effect.INVALID, f"{wrong} {known.meaning}"))
     elif not caused.harmful:
-        reasons += _by_kind(each, known, rules)
+        reasons.append(rules.reason(known, *_by_kind(each, known, rules)))
     return tuple(reasons)
 
 
@@ -345,30 +345,26 @@ def _by_list(each: Assignment, known: Variable, rules: _Rules) -> Iterator[Varia
             yield rules.reason(listed_as, Effect.CANCELLED, text)
 
 
-def _by_kind(each: Assignment, known: Variable, rules: _Rules) -> Iterator[VariableReason]:
-    """Yield what the list of variables says, where no rule says more."""
+def _by_kind(  # noqa: PLR0911 - one return an effect
+    each: Assignment, known: Variable, rules: _Rules
+) -> tuple[Effect, str]:
+    """Return what the list of variables says, where no rule says more."""
     gone = gone_from(each.name)
     rocm = rules.machine.torch.rocm if rules.machine.torch else None
     if gone and rocm and version_fits(rocm, f">={gone.since}"):
-        yield rules.reason(known, Effect.NONE, f"Not in {gone.text}. {known.meaning}")
-    elif rocm and "rocm" in known.valid and not version_fits(rocm, known.valid["rocm"]):
-        text = f"ROCm {rocm} does not read it. {known.meaning}"
-        yield rules.reason(known, Effect.NONE, text)
-    elif known.building:
-        text = f"Read only when code is compiled. {known.meaning}"
-        yield rules.reason(known, Effect.NONE, text)
-    elif known.default and each.value == known.default:
-        text = f"{each.value} is the default. {known.meaning}"
-        yield rules.reason(known, Effect.NONE, text)
-    elif known.debugging:
-        yield rules.reason(known, Effect.DEBUGGING, known.meaning)
-    else:
-        asked = rules.about_gpus(each.name)
-        if asked:
-            text = f"{known.meaning} Not judged without a GPU: {'; '.join(asked)}."
-            yield rules.reason(known, Effect.DEPENDS, text)
-        else:
-            yield rules.reason(known, Effect.ACTS, known.meaning)
+        return Effect.NONE, f"Not in {gone.text}. {known.meaning}"
+    if rocm and "rocm" in known.valid and not version_fits(rocm, known.valid["rocm"]):
+        return Effect.NONE, f"ROCm {rocm} does not read it. {known.meaning}"
+    if known.building:
+        return Effect.NONE, f"Read only when code is compiled. {known.meaning}"
+    if known.default and each.value == known.default:
+        return Effect.NONE, f"{each.value} is the default. {known.meaning}"
+    if known.debugging:
+        return Effect.DEBUGGING, known.meaning
+    if asked := rules.about_gpus(each.name):
+        text = f"{known.meaning} Not judged without a GPU: {'; '.join(asked)}."
+        return Effect.DEPENDS, text
+    return Effect.ACTS, known.meaning
 
 
 LARGEST_FILE = 1024 * 1024  # bytes
