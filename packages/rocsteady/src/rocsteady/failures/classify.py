@@ -146,6 +146,7 @@ class _Evidence:
 
     def __init__(self, classifier: Classifier, symptoms: Symptoms, *, recovered: bool) -> None:
         self._classifier = classifier
+        self.component = classifier.component
         self.symptoms = symptoms
         self.failed = symptoms.failed
         self.log = cleaned(symptoms.log)
@@ -153,9 +154,6 @@ class _Evidence:
         self.found = classifier.reader.read(self.log, kernel, symptoms, recovered=recovered)
         if symptoms.signal == SIGKILL:  # so the crash that the kernel reports is another's
             self.found.kernel[:] = [it for it in self.found.kernel if it.kind not in CRASHES]
-
-    def component(self, candidate: Candidate) -> Component:
-        return self._classifier.component(candidate)
 
     @cached_property
     def kernel_root(self) -> Candidate | None:
