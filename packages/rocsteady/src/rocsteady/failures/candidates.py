@@ -216,7 +216,11 @@ class TextRules:
     ) -> Candidates:
         """Find all candidates; with ``recovered`` also those after which work went on."""
         traces = find_tracebacks(log)
-        hits = [hit for hit in self._scanner.scan(log) if not _within(hit.at, traces)]
+        hits = [
+            hit
+            for hit in self._scanner.scan(log)
+            if not any(trace.start <= hit.at < trace.end for trace in traces)
+        ]
         places = [*(hit.at for hit in hits), *(trace.start for trace in traces)]
         over = 0 if recovered else _recovered_before(log, places, _patience(symptoms))
         bare = find_bare(log, traces)
@@ -277,10 +281,6 @@ def _role(hit: Hit) -> Role:
     role = hit.signature.role
     warns = hit.signature.where is Where.LOG and _WARNING.search(hit.line[:300])
     return Role.CASCADE if role is Role.ROOT and warns else role
-
-
-def _within(at: int, traces: Iterable[Traceback]) -> bool:
-    return any(trace.start <= at < trace.end for trace in traces)
 
 
 def _patience(symptoms: Symptoms) -> int:
