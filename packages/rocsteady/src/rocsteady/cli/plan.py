@@ -26,11 +26,10 @@ from rocsteady.plan.planner import (
     Planner,
     count_trials,
     make_plan,
-    measured_planner,
     recorded_plan,
     remember,
-    untried_planner,
     with_trials,
+    worked_planner,
 )
 from rocsteady.plan.trials import (
     PlanTrials,
@@ -180,9 +179,9 @@ def command(  # noqa: PLR0913 - one argument an option
             here = circumstances(job, folder, memory, journal, again=again)
             if no_trials:
                 kept = kept_trials(folder, here.software)
-                plan = make_plan(
-                    job, folder, here, goal, untried_planner(job, here, goal, kept.run)
-                )
+                why = "--no-trials was given"
+                planner = worked_planner(job, here, goal, kept.run, why=why)
+                plan = make_plan(job, folder, here, goal, planner)
                 plan = replace(plan, trials=len(kept.trials), trial_seconds=kept.seconds)
             else:
                 words = [word for each in commands_of(job) for word in each[1:]]
@@ -265,7 +264,7 @@ def _try_options(
     job: Job, here: Circumstances, goal: Goal, trials: Trials, bounded: PlanTrials
 ) -> tuple[Planner, Plan]:
     with trials:
-        planner = measured_planner(job, here, goal, bounded)
+        planner = worked_planner(job, here, goal, bounded.run, say=bounded.say)
         plan = with_trials(make_plan(job, trials.folder, here, goal, planner), trials)
         if trials.stopped:  # ^C during a trial ends it in the same way as between two
             raise KeyboardInterrupt
