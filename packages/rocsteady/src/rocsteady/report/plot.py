@@ -77,8 +77,9 @@ class Timeline(Picture, frozen=True, kw_only=True):
 class TimeAxis:
     """Where a moment lies on a plot."""
 
-    def __init__(self, begin: float, end: float) -> None:
-        self.begin, self.end = begin, max(end, begin + 1.0)
+    def __init__(self, story: Story) -> None:
+        run = story.record.run
+        self.begin, self.end = run.started, max(run.ended or story.at, run.started + 1.0)
         self.length = self.end - self.begin  # seconds
 
     def x(self, at: float) -> float:
@@ -99,12 +100,8 @@ class TimeAxis:
         )
 
 
-def time_axis(story: Story) -> TimeAxis:
-    return TimeAxis(story.record.run.started, story.record.run.ended or story.at)
-
-
 def line_plot(plot: Plot, story: Story) -> LinePlot:
-    axis, text = time_axis(story), plot.unit.text
+    axis, text = TimeAxis(story), plot.unit.text
     points = [point for line in plot.series for point in line]
     lowest, highest = min(p.least for p in points), max(p.most for p in points)
     low, high = min(0.0, lowest) if plot.from_zero else lowest, highest
@@ -138,7 +135,7 @@ def line_plot(plot: Plot, story: Story) -> LinePlot:
 
 def timeline(story: Story) -> Timeline:
     """Lay out the attempts in their segments, and the incidents between them."""
-    axis = time_axis(story)
+    axis = TimeAxis(story)
     bars, labels, titles = [], [], []
     for attempt in story.attempts:
         end = attempt.ended or axis.end
