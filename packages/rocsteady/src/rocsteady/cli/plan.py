@@ -57,6 +57,7 @@ from rocsteady.wording import rough_duration
 
 FOUND, NONE_FOUND = 0, 1
 STOPPED = "rocsteady: interrupted. No plan was made, and {}."
+UNTRIED = "--no-trials was given"
 ABOUT_TRIALS = ("trial", "within", "again")
 WITHOUT_TRIALS = ("root", "report", "details", "export", "no_trials")
 EXAMPLE = "rocsteady plan -- python train.py"
@@ -179,9 +180,9 @@ def command(  # noqa: PLR0913 - one argument an option
             here = circumstances(job, folder, memory, journal, again=again)
             if no_trials:
                 kept = kept_trials(folder, here.software)
-                why = "--no-trials was given"
-                planner = worked_planner(job, here, goal, kept.run, why=why)
-                plan = make_plan(job, folder, here, goal, planner)
+                plan = make_plan(
+                    job, folder, here, goal, worked_planner(job, here, goal, kept.run, why=UNTRIED)
+                )
                 plan = replace(plan, trials=len(kept.trials), trial_seconds=kept.seconds)
             else:
                 words = [word for each in commands_of(job) for word in each[1:]]
