@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 import msgspec
 
-from rocsteady.cli.options import Parsed
+from rocsteady.cli.options import Parsed, paths_yes_option
 from rocsteady.cli.project import enter, find_job_folder
 from rocsteady.errors import NotRecordedError, RocsteadyError
 from rocsteady.probe.drill import NAME, Drill, Fault, read_faults
@@ -38,11 +38,7 @@ EXAMPLE = "rocsteady drill --faults kill@50 -- python train.py"
     type=click.Path(file_okay=False, path_type=Path),
     help="Keep the script's output here. Default: your account's state folder.",
 )
-@click.option(
-    "--yes",
-    is_flag=True,
-    help="Skip questions about the job file and about paths outside this folder.",
-)
+@paths_yes_option
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @click.argument("command", nargs=-1, type=click.UNPROCESSED)
 @click.pass_context

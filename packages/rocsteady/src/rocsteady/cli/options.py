@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 
 import click
@@ -19,6 +20,11 @@ root_option = click.option(
     metavar="FILE-OR-DIR",
     type=click.Path(exists=True, path_type=Path),
     help="Examine a recorded machine, or a copy of its files, instead of this one.",
+)
+paths_yes_option = click.option(
+    "--yes",
+    is_flag=True,
+    help="Skip questions about the job file and about paths outside this folder.",
 )
 python_option = click.option(
     "--python",
@@ -78,4 +84,4 @@ def _duration(text: str) -> timedelta:
     return duration(text)
 
 
-DURATION = Parsed("duration", _duration)
+duration_option = partial(click.option, type=Parsed("duration", _duration), show_default=True)

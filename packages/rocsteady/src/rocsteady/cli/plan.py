@@ -12,7 +12,7 @@ from pathlib import Path
 import click
 from msgspec.structs import replace
 
-from rocsteady.cli.options import DURATION, open_root
+from rocsteady.cli.options import duration_option, open_root, paths_yes_option
 from rocsteady.cli.plan_export import write_files
 from rocsteady.cli.project import enter, find_job_folder, find_journal_place
 from rocsteady.doctor.diagnosis import doctors_knowledge
@@ -69,20 +69,12 @@ PAGES = {".md": MARKDOWN, ".html": HTML, ".htm": HTML}
 
 
 @click.command("plan", context_settings={"allow_interspersed_args": False})
-@click.option(
-    "--trial",
-    type=DURATION,
-    default="20s",
-    show_default=True,
-    metavar="DURATION",
-    help="Stop each trial after this duration, not counting warm-up.",
+@duration_option(
+    "--trial", default="20s", help="Stop each trial after this duration, not counting warm-up."
 )
-@click.option(
+@duration_option(
     "--within",
-    type=DURATION,
     default="5m",
-    show_default=True,
-    metavar="DURATION",
     help="Time limit for all trials; never more than a tenth of the job's remaining time.",
 )
 @click.option("--no-trials", is_flag=True, help="Run no trials; use those of the last plan.")
@@ -92,11 +84,7 @@ PAGES = {".md": MARKDOWN, ".html": HTML, ".htm": HTML}
     metavar="N",
     help="Show all details of option N of the last plan ('all': of every option) and exit.",
 )
-@click.option(
-    "--yes",
-    is_flag=True,
-    help="Skip questions about the job file and about paths outside this folder.",
-)
+@paths_yes_option
 @click.option(
     "--export",
     "export",

@@ -15,7 +15,7 @@ from typing import Any
 import click
 
 from rocsteady.cli.find_cause import EXAMPLE, CauseOptions, find_cause
-from rocsteady.cli.options import DURATION, interpreter_in, open_root, python_option
+from rocsteady.cli.options import duration_option, interpreter_in, open_root, python_option
 from rocsteady.cli.project import find_journal_place, open_journals
 from rocsteady.doctor.knowledge.reader import load_knowledge
 from rocsteady.doctor.machine.machine import Machine, examine, software_of
@@ -95,21 +95,13 @@ class ProbeCommand(click.Command):
     is_flag=True,
     help="With RUN or COMMAND: repeat each operation in float64 on the CPU, and compare.",
 )
-@click.option(
+@duration_option(
     "--within",
-    type=DURATION,
     default="30m",
-    show_default=True,
-    metavar="DURATION",
     help="With RUN or COMMAND: stop after this long, and report what is known.",
 )
-@click.option(
-    "--hang-after",
-    type=DURATION,
-    default="60s",
-    show_default=True,
-    metavar="DURATION",
-    help="With RUN or COMMAND: how long one operation may take.",
+@duration_option(
+    "--hang-after", default="60s", help="With RUN or COMMAND: how long one operation may take."
 )
 @click.option(
     "--report",

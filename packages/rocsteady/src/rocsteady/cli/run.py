@@ -13,7 +13,7 @@ import click
 import msgspec
 from rocsteady_train.untrusted_file import open_regular, read_exactly
 
-from rocsteady.cli.options import DURATION, Parsed
+from rocsteady.cli.options import Parsed, duration_option
 from rocsteady.cli.project import (
     OUTPUT,
     enter,
@@ -149,19 +149,15 @@ class RunCommand(click.Command):
     metavar="N",
     help="Give up after starting the script this often. Default: no limit while it gets further.",
 )
-@click.option(
+@duration_option(
     "--give-up-after",
-    type=DURATION,
-    metavar="DURATION",
     help="Stop retrying what may clear up by itself (a kill, the network, a full disk) after this"
     " long without progress. Default: a day; an hour before the first step; 20 minutes under Slurm"
     " or Kubernetes, then exit code 75.",
 )
 @click.option("--observe", is_flag=True, help="Only observe; never stop or restart the run.")
-@click.option(
+@duration_option(
     "--hang-after",
-    type=DURATION,
-    metavar="DURATION",
     help="Stop the run after this long without progress, even if it is not proven to be stuck.",
 )
 @click.option(
