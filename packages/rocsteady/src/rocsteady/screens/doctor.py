@@ -44,13 +44,7 @@ SEVERAL = 2  # fixes, from which on their commands are one list
 HERE = "this machine"  # confirmed here: what a probe saw, which has no rule to explain
 LABELS = {Severity.BLOCKS: "block:", Severity.RISKS: "risk:", Severity.NOTES: "note:"}
 STYLES = {Severity.BLOCKS: RED, Severity.RISKS: YELLOW, Severity.NOTES: DIM}
-COUNTED = {
-    Severity.BLOCKS: ("problem", "problems"),
-    Severity.RISKS: ("risk", "risks"),
-    Severity.NOTES: ("note", "notes"),
-}
-
-
+COUNTED = {Severity.BLOCKS: "problem", Severity.RISKS: "risk", Severity.NOTES: "note"}
 Pieces = tuple[tuple[str, str], ...]  # of one line, each with its style
 
 
@@ -222,7 +216,7 @@ def _checked(page: Page, diagnosis: Diagnosis) -> None:
 
 def _counts(diagnosis: Diagnosis) -> str:
     counts = [
-        plural(len(found), *COUNTED[severity])
+        plural(len(found), COUNTED[severity])
         for severity in Severity
         if (found := diagnosis.having(severity))
     ]
