@@ -93,10 +93,10 @@ _PLACE = re.compile(r"^(?P<file>.*?):\d+ (?P<function>.*)$")
 
 class Candidate(NamedTuple):
     kind: str
-    role: Role
-    certainty: Certainty
-    at: float  # later is larger
-    seen: tuple[str, ...]
+    role: Role = Role.ROOT
+    certainty: Certainty = Certainty.CERTAIN
+    at: float = 0.0  # later is larger
+    seen: tuple[str, ...] = ()
     signature: str = ""
     alone: bool = True
     place: str = ""

@@ -275,7 +275,7 @@ class _Evidence:
             return None
         kind = BY_PHASE.get(symptoms.phase, FailureKind.HANG)
         seen = f"no progress, phase {symptoms.phase}" if symptoms.phase else "no progress"
-        return _plain(kind, seen)._replace(certainty=Certainty.LIKELY)
+        return Candidate(kind, certainty=Certainty.LIKELY, seen=(seen,))
 
 
 def _stopped_by_rocsteady(evidence: _Evidence) -> Candidate | None:
@@ -289,7 +289,7 @@ def _machine_went_down(evidence: _Evidence) -> Candidate | None:
     kernel = evidence.kernel_root
     if kernel and evidence.component(kernel) is Component.MACHINE:
         return kernel
-    return _plain(FailureKind.MACHINE_WENT_DOWN, "another boot of the machine")
+    return Candidate(FailureKind.MACHINE_WENT_DOWN, seen=("another boot of the machine",))
 
 
 def _reported_by_kernel(evidence: _Evidence) -> Candidate | None:
@@ -312,7 +312,7 @@ def _killed_for_memory(evidence: _Evidence) -> Candidate | None:
     kills = evidence.symptoms.oom_kills
     if not kills or not (evidence.failed or evidence.found.in_log):
         return None
-    return _plain(FailureKind.OOM_HOST, f"its cgroup counted {kills} oom_kill")
+    return Candidate(FailureKind.OOM_HOST, seen=(f"its cgroup counted {kills} oom_kill",))
 
 
 def _ended_itself(evidence: _Evidence) -> Candidate | None:
@@ -397,10 +397,6 @@ def _crash_place(log: str) -> str:
     return next(map(place_of_thread, crashed), "")
 
 
-def _plain(kind: str, seen: str) -> Candidate:
-    return Candidate(kind=kind, role=Role.ROOT, certainty=Certainty.CERTAIN, at=0, seen=(seen,))
-
-
 def _unknown(evidence: _Evidence) -> Candidate:
     """Keep what was seen of a failure that has no name: its exception, else its last lines."""
     symptoms = evidence.symptoms
@@ -408,7 +404,7 @@ def _unknown(evidence: _Evidence) -> Candidate:
     if vague:
         return vague[0]._replace(kind=FailureKind.UNKNOWN)
     if not evidence.failed:
-        return _plain(FailureKind.UNKNOWN, "")._replace(seen=())
+        return Candidate(FailureKind.UNKNOWN)
     how = "" if symptoms.exit_code is None else f"Exit code {symptoms.exit_code}"
     if symptoms.signal:
         how = f"Killed by {signal_name(symptoms.signal)}"
@@ -426,7 +422,7 @@ def _by_its_end(kind: str, how: str, evidence: _Evidence) -> Candidate:
     if how and symptoms.total is not None and symptoms.total == symptoms.step:
         title = f"All {symptoms.total:,} steps were made, then: {inside_a_sentence(title)}"
     seen = (*last, *filter(None, [how]))
-    return _plain(kind, "")._replace(seen=seen, by_end=True, title=title * bool(how))
+    return Candidate(kind, seen=seen, by_end=True, title=title * bool(how))
 
 
 def _is_of_another_rank(line: str, rank: int | None) -> bool:
