@@ -15,7 +15,8 @@ from typing import NamedTuple
 import msgspec
 from rocsteady_train.untrusted_file import read_regular
 
-from rocsteady.doctor.diagnosis import CHECKS, brief, doctors_knowledge, rule_findings
+from rocsteady.doctor.checks import CHECKS
+from rocsteady.doctor.diagnosis import brief, doctors_knowledge, rule_findings
 from rocsteady.doctor.env.variable_files import Assignment, assignments
 from rocsteady.doctor.facts import gather
 from rocsteady.doctor.knowledge.hardware import Variable
