@@ -138,28 +138,24 @@ def place_in(found: re.Match[str]) -> str:
     return (found.groupdict().get("place") or "").strip()
 
 
-class EndRules:
-    """Names the ways in which a process ended, by signals and exit codes."""
-
-    def __init__(self, signatures: Iterable[Signature]) -> None:
-        self._signatures = [it for it in signatures if it.where is Where.EXIT]
-
-    def name(self, symptoms: Symptoms) -> list[Candidate]:
-        number, code = symptoms.ended_by, symptoms.exit_code
-        seen = f"exit code {code}" if number is None else f"ended by {signal_name(number)}"
-        return [
-            Candidate(
-                kind=it.failure,
-                role=it.role,
-                certainty=it.certainty,
-                at=float("inf"),
-                seen=(seen,),
-                by_end=number is not None,
-                signature=it.id,
-            )
-            for it in self._signatures
-            if number in it.signals or (code is not None and code % EXIT_CODES in it.codes)
-        ]
+def ends_of(signatures: Iterable[Signature], symptoms: Symptoms) -> list[Candidate]:
+    """Name the ways in which a process ended, by signals and exit codes."""
+    number, code = symptoms.ended_by, symptoms.exit_code
+    seen = f"exit code {code}" if number is None else f"ended by {signal_name(number)}"
+    return [
+        Candidate(
+            kind=it.failure,
+            role=it.role,
+            certainty=it.certainty,
+            at=float("inf"),
+            seen=(seen,),
+            by_end=number is not None,
+            signature=it.id,
+        )
+        for it in signatures
+        if it.where is Where.EXIT
+        if number in it.signals or (code is not None and code % EXIT_CODES in it.codes)
+    ]
 
 
 def kind_of_oom(message: str) -> str:

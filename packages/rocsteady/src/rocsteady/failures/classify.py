@@ -18,7 +18,7 @@ from rocsteady.doctor.knowledge.failures import (
     KnownFailure,
 )
 from rocsteady.doctor.knowledge.waits import load_waits
-from rocsteady.failures.candidates import Candidate, EndRules, TextRules, rank_first_seen
+from rocsteady.failures.candidates import Candidate, TextRules, ends_of, rank_first_seen
 from rocsteady.failures.hangs import (
     BY_PHASE,
     HangRules,
@@ -80,7 +80,7 @@ class Classifier:
         self.kinds = knowledge.kinds
         self.reader = TextRules(knowledge.signatures)
         self.hangs = HangRules(knowledge.signatures, load_waits())
-        self.ends = EndRules(knowledge.signatures)
+        self.signatures = knowledge.signatures
         self._sources = {it.id: it.sources for it in knowledge.signatures}
 
     def name(self, symptoms: Symptoms, *, recovered: bool = False) -> Failure:
@@ -185,7 +185,7 @@ class _Evidence:
         """What usually follows from another failure; in the order of failures.toml."""
         found = (*self.found.raised, *self.found.in_log, *self.found.kernel)
         follow = [it for it in found if it.role is Role.CASCADE and it.kind != FailureKind.UNKNOWN]
-        follow += self._classifier.ends.name(self.symptoms)
+        follow += ends_of(self._classifier.signatures, self.symptoms)
         order = {kind: index for index, kind in enumerate(self._classifier.kinds)}
         if self._was_killed:
             follow = list(filter(self._may_end_in_a_kill, follow))
