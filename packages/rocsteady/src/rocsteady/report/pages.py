@@ -108,15 +108,11 @@ def _environment() -> jinja2.Environment:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
+    own = (stamp, duration, plural, inert, cell, code)
+    environment.filters.update({it.__name__: it for it in own})
     environment.filters.update(
-        stamp=stamp,
         local=_local,
-        duration=duration,
-        plural=plural,
         sentence=lambda text: f"{text[:1].upper()}{text[1:].rstrip('.')}.",
-        inert=inert,
-        cell=cell,
-        code=code,
         quoted=lambda text: "\n".join(f"    {line}" for line in text.rstrip().splitlines()),
     )
     environment.globals.update(rows_shown=ROWS, unconfirmed=UNCONFIRMED)
