@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from rocsteady.cli.options import duration_option, open_root, paths_yes_option
 from rocsteady.cli.plan_export import write_files
-from rocsteady.cli.project import enter, find_job_folder, find_journal_place
+from rocsteady.cli.project import enter, find_job_folder, find_journal_place, write_asked
 from rocsteady.doctor.diagnosis import doctors_knowledge
 from rocsteady.doctor.machine.machine import Machine, examine
 from rocsteady.errors import RequestError
@@ -33,7 +33,6 @@ from rocsteady.plan.planner import (
 )
 from rocsteady.plan.trials import (
     PlanTrials,
-    TrialProgress,
     Trials,
     keep_trials,
     kept_trials,
@@ -52,8 +51,6 @@ from rocsteady.store.journal import Journal
 from rocsteady.store.location import existing_places
 from rocsteady.store.machine_history import Memory
 from rocsteady.store.redaction import shown_command
-from rocsteady.system.atomic_file import write_whole
-from rocsteady.wording import rough_duration
 
 FOUND, NONE_FOUND = 0, 1
 STOPPED = "rocsteady: interrupted. No plan was made, and {}."
@@ -276,14 +273,9 @@ def _kept(plan: Plan, folder: Path) -> Plan:
 
 
 def _show_progress(
-    progress_at: Callable[[float], TrialProgress],
+    progress_at: Callable[[float], tuple[str, float]],
 ) -> contextlib.AbstractContextManager[None]:
-    def line_at(elapsed: float) -> ProgressLine:
-        now = progress_at(elapsed)
-        text = f"at most {rough_duration(now.left)} left; trying: {now.title}"
-        return ProgressLine(text, now.share)
-
-    return progress(line_at)
+    return progress(lambda elapsed: ProgressLine(*progress_at(elapsed)))
 
 
 def _show(plan: Plan, *, as_json: bool) -> None:
@@ -299,11 +291,7 @@ def _tell_more(plan: Plan, which: str | None, report: Path | None) -> None:
         return
     page = decision_page(plan, now=time.time())
     text = render_template(PAGES[report.suffix.lower()], page=page)
-    try:
-        write_whole(report, text.encode())
-    except OSError as error:
-        raise click.UsageError(f"--report {report}: {error.strerror or error}") from None
-    tell(f"rocsteady: wrote {report}")
+    write_asked("--report", report, text.encode())
 
 
 def _show_details(plan: Plan, which: str) -> None:

@@ -16,6 +16,7 @@ from rocsteady.store.journal import Journal
 from rocsteady.store.location import Place, existing_places, find_place, has_journal
 from rocsteady.store.values import RunLine
 from rocsteady.suggestions import no_such
+from rocsteady.system.atomic_file import write_whole
 
 OUTPUT = "detached.log"  # what such supervisors themselves had to say
 
@@ -120,3 +121,11 @@ def find_run(journal: Journal | None, name: str | None) -> RunLine:
     if name not in known:
         raise click.UsageError(no_such("run", name, known, "To list them: rocsteady status"))
     return known[name]
+
+
+def write_asked(option: str, target: Path, content: bytes) -> None:
+    try:
+        write_whole(target, content)
+    except OSError as error:
+        raise click.UsageError(f"{option} {target}: {error.strerror or error}") from None
+    tell(f"rocsteady: wrote {target}")
