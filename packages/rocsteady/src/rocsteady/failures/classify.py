@@ -225,7 +225,10 @@ class _Evidence:
             raised, lines = (
                 [it for it in each if self._may_end_in_a_kill(it)] for each in (raised, lines)
             )
-        cascade = min((it.at for it in found.in_log if _precedes_own(it)), default=float("inf"))
+        follows = [it for it in found.in_log if it.role is Role.CASCADE]
+        # A lost rank does not count: it is reported last.
+        late = (FailureKind.UNKNOWN, FailureKind.PEER_DIED)
+        cascade = min((it.at for it in follows if it.kind not in late), default=float("inf"))
         first_rank = rank_first_seen(self.log)
         for roots in (
             # A process that reports its own exception knows best what ended it.
@@ -361,17 +364,6 @@ def _before_interrupt(raised: Sequence[Candidate]) -> Sequence[Candidate]:
     """Leave out what broke because the processes had been asked to end."""
     ends = [index for index, it in enumerate(raised) if it.kind == FailureKind.INTERRUPTED]
     return raised[: ends[0]] if ends else raised
-
-
-def _precedes_own(candidate: Candidate) -> bool:
-    """Return whether later script errors are consequences too.
-
-    A lost rank does not count: it is reported last.
-    """
-    return candidate.role is Role.CASCADE and candidate.kind not in (
-        FailureKind.UNKNOWN,
-        FailureKind.PEER_DIED,
-    )
 
 
 def _not_own(candidates: Iterable[Candidate]) -> list[Candidate]:
