@@ -21,7 +21,8 @@ from pathlib import Path
 
 import msgspec
 
-from rocsteady.doctor.diagnosis import CHECKS, diagnose
+from rocsteady.doctor.checks import CHECKS
+from rocsteady.doctor.diagnosis import diagnose
 from rocsteady.doctor.facts import FACTS
 from rocsteady.doctor.knowledge.reader import DATA, Knowledge, load_knowledge
 from rocsteady.doctor.machine.machine import Machine, examine

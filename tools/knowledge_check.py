@@ -11,8 +11,8 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+from rocsteady.doctor.checks import CHECKS
 from rocsteady.doctor.condition_match import Matcher
-from rocsteady.doctor.diagnosis import CHECKS
 from rocsteady.doctor.facts import FACTS, facts_of
 from rocsteady.doctor.knowledge.failures import known_messages, load_failures
 from rocsteady.doctor.knowledge.gpu_rental import load_offers, load_speeds

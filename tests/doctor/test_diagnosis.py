@@ -9,8 +9,9 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
+from rocsteady.doctor.checks import CHECKS
 from rocsteady.doctor.condition_match import Seen
-from rocsteady.doctor.diagnosis import CHECKS, diagnose, probe_findings
+from rocsteady.doctor.diagnosis import diagnose, probe_findings
 from rocsteady.doctor.facts import Facts
 from rocsteady.doctor.knowledge.reader import Knowledge
 from rocsteady.doctor.knowledge.rules import Condition, Rule

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import math
+
 from msgspec.structs import replace
 
 from rocsteady.doctor.knowledge.values import Confidence, Fix, Severity
 from rocsteady.doctor.values import Finding
 from rocsteady.model import Risk, Strategy
 from rocsteady.plan.trials import TrialResult
-from rocsteady.plan.values import Basis, Finish, Option, Pace, Plan
+from rocsteady.plan.values import Basis, Finish, Option, Pace, Plan, Price
 
 HOUR = 3600.0
 
@@ -55,12 +57,14 @@ def option(  # noqa: PLR0913 - each is said by name
     strategy: Strategy | None = None,
 ) -> Option:
     seconds = hours * HOUR
+    dollars = math.sqrt(cost[0] * cost[1]) / hours if cost else 0.0  # an hour, of what is likely
     return Option(
         id=name,
         title=name,
         basis=basis,
         risk=risk,
         cost=cost,
+        price=Price(dollars=dollars, as_of="2026-11-15", source="") if cost else None,
         changes=changes,
         strategy=strategy or Strategy(),
         finish=Finish(seconds=seconds, early=seconds, late=seconds, in_time=chance),

@@ -12,7 +12,8 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from rocsteady.doctor.diagnosis import CHECKS, doctors_knowledge
+from rocsteady.doctor.checks import CHECKS
+from rocsteady.doctor.diagnosis import doctors_knowledge
 from rocsteady.doctor.facts import FACTS
 from rocsteady.doctor.knowledge.gpu_rental import load_offers, load_speeds
 from rocsteady.doctor.knowledge.options import load_other_options

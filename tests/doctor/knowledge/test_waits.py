@@ -82,7 +82,7 @@ def test_a_wrong_entry_is_ignored_and_named(tmp_path: Path, text: str, problem: 
     (tmp_path / "waits.toml").write_text(f"{text}\n", encoding="utf-8")
     data = DataFolder(tmp_path)
 
-    assert load_waits(data).signs.devices == ()
+    assert load_waits(data).signs["device"] == ()
     assert len(data.ignored) == 1
     assert problem in data.ignored[0]
 

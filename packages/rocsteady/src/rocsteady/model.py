@@ -327,8 +327,8 @@ class Observation(Value, frozen=True, kw_only=True):
     probe: str
     variant: str = ""
     outcome: ProbeOutcome
-    tries: int  # that went well
-    seconds: float
+    tries: int = 0  # that went well
+    seconds: float = 0.0
     why: str = ""  # what went wrong, or why it was not run
     place: str = ""  # where it was stuck, or died
     failure: str = ""  # by name, as a run would call it

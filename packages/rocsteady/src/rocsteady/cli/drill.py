@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 import msgspec
 
+from rocsteady.cli.options import Parsed, paths_yes_option
 from rocsteady.cli.project import enter, find_job_folder
 from rocsteady.errors import NotRecordedError, RocsteadyError
 from rocsteady.probe.drill import NAME, Drill, Fault, read_faults
@@ -22,24 +23,10 @@ SURVIVED, NOT_SURVIVED = 0, 1
 EXAMPLE = "rocsteady drill --faults kill@50 -- python train.py"
 
 
-class FaultsParam(click.ParamType):  # type: ignore[type-arg, unused-ignore]
-    name = "KIND[:PLACE]@STEP[,...]"
-
-    def convert(
-        self, value: object, param: click.Parameter | None, ctx: click.Context | None
-    ) -> tuple[Fault, ...]:
-        if isinstance(value, tuple):
-            return value
-        try:
-            return read_faults(str(value))
-        except ValueError as error:
-            self.fail(str(error), param, ctx)
-
-
 @click.command("drill", context_settings={"allow_interspersed_args": False})
 @click.option(
     "--faults",
-    type=FaultsParam(),
+    type=Parsed("KIND[:PLACE]@STEP[,...]", read_faults),
     default="kill@50",
     show_default=True,
     help="Faults to inject, such as hang:backward@200,kill@500 (at that optimizer step) or"
@@ -51,11 +38,7 @@ class FaultsParam(click.ParamType):  # type: ignore[type-arg, unused-ignore]
     type=click.Path(file_okay=False, path_type=Path),
     help="Keep the script's output here. Default: your account's state folder.",
 )
-@click.option(
-    "--yes",
-    is_flag=True,
-    help="Skip questions about the job file and about paths outside this folder.",
-)
+@paths_yes_option
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @click.argument("command", nargs=-1, type=click.UNPROCESSED)
 @click.pass_context

@@ -14,7 +14,8 @@ import msgspec
 from rocsteady_train.untrusted_file import read_tail
 
 from rocsteady.cli.options import open_root, python_option, root_option
-from rocsteady.doctor.diagnosis import CHECKS, doctors_knowledge, rule_findings
+from rocsteady.doctor.checks import CHECKS
+from rocsteady.doctor.diagnosis import doctors_knowledge, rule_findings
 from rocsteady.doctor.facts import gather
 from rocsteady.doctor.knowledge.failures import (
     FailureKnowledge,

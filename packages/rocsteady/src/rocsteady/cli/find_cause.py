@@ -60,7 +60,7 @@ REPRODUCTION, INPUTS = "repro.py", "inputs.pt"
 class CauseOptions(Value, frozen=True, kw_only=True):
     command: tuple[str, ...] = ()
     run: str = ""
-    python: str = ""  # another environment, to try the reproduction in
+    python: str | None = None  # another environment, to try the reproduction in
     tries: tuple[str, ...] = ()  # NAME=VALUE
     numbers: bool = False
     within: timedelta = timedelta(minutes=30)

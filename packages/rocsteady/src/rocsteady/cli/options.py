@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 
 import click
 
+from rocsteady.errors import JournalError
 from rocsteady.system.disk_root import DiskRoot
 from rocsteady.system.root import Root
 
@@ -17,6 +20,11 @@ root_option = click.option(
     metavar="FILE-OR-DIR",
     type=click.Path(exists=True, path_type=Path),
     help="Examine a recorded machine, or a copy of its files, instead of this one.",
+)
+paths_yes_option = click.option(
+    "--yes",
+    is_flag=True,
+    help="Skip questions about the job file and about paths outside this folder.",
 )
 python_option = click.option(
     "--python",
@@ -55,15 +63,25 @@ def _existing(python: str) -> str:
     return path.as_posix()
 
 
-class Duration(click.ParamType):  # type: ignore[type-arg, unused-ignore]
-    name = "duration"
+class Parsed(click.ParamType):  # type: ignore[type-arg, unused-ignore]
+    """What a function reads; it is refused in the function's own words."""
+
+    def __init__(self, name: str, read: Callable[[str], object]) -> None:
+        self.name, self._read = name, read
 
     def convert(
         self, value: object, param: click.Parameter | None, ctx: click.Context | None
-    ) -> timedelta:
-        from rocsteady.run.job.quantities import duration  # noqa: PLC0415 - not for the doctor
-
+    ) -> object:
         try:
-            return duration(str(value))
-        except ValueError as error:
+            return self._read(value) if isinstance(value, str) else value
+        except (ValueError, JournalError) as error:
             self.fail(str(error), param, ctx)
+
+
+def _duration(text: str) -> timedelta:
+    from rocsteady.run.job.quantities import duration  # noqa: PLC0415 - not for the doctor
+
+    return duration(text)
+
+
+duration_option = partial(click.option, type=Parsed("duration", _duration), show_default=True)

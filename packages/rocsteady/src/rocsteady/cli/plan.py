@@ -12,9 +12,9 @@ from pathlib import Path
 import click
 from msgspec.structs import replace
 
-from rocsteady.cli.options import Duration, open_root
+from rocsteady.cli.options import duration_option, open_root, paths_yes_option
 from rocsteady.cli.plan_export import write_files
-from rocsteady.cli.project import enter, find_job_folder, find_journal_place
+from rocsteady.cli.project import enter, find_job_folder, find_journal_place, write_asked
 from rocsteady.doctor.diagnosis import doctors_knowledge
 from rocsteady.doctor.machine.machine import Machine, examine
 from rocsteady.errors import RequestError
@@ -26,15 +26,13 @@ from rocsteady.plan.planner import (
     Planner,
     count_trials,
     make_plan,
-    measured_planner,
     recorded_plan,
     remember,
-    untried_planner,
     with_trials,
+    worked_planner,
 )
 from rocsteady.plan.trials import (
     PlanTrials,
-    TrialProgress,
     Trials,
     keep_trials,
     kept_trials,
@@ -53,11 +51,10 @@ from rocsteady.store.journal import Journal
 from rocsteady.store.location import existing_places
 from rocsteady.store.machine_history import Memory
 from rocsteady.store.redaction import shown_command
-from rocsteady.system.atomic_file import write_whole
-from rocsteady.wording import rough_duration
 
 FOUND, NONE_FOUND = 0, 1
 STOPPED = "rocsteady: interrupted. No plan was made, and {}."
+UNTRIED = "--no-trials was given"
 ABOUT_TRIALS = ("trial", "within", "again")
 WITHOUT_TRIALS = ("root", "report", "details", "export", "no_trials")
 EXAMPLE = "rocsteady plan -- python train.py"
@@ -69,20 +66,12 @@ PAGES = {".md": MARKDOWN, ".html": HTML, ".htm": HTML}
 
 
 @click.command("plan", context_settings={"allow_interspersed_args": False})
-@click.option(
-    "--trial",
-    type=Duration(),
-    default="20s",
-    show_default=True,
-    metavar="DURATION",
-    help="Stop each trial after this duration, not counting warm-up.",
+@duration_option(
+    "--trial", default="20s", help="Stop each trial after this duration, not counting warm-up."
 )
-@click.option(
+@duration_option(
     "--within",
-    type=Duration(),
     default="5m",
-    show_default=True,
-    metavar="DURATION",
     help="Time limit for all trials; never more than a tenth of the job's remaining time.",
 )
 @click.option("--no-trials", is_flag=True, help="Run no trials; use those of the last plan.")
@@ -92,11 +81,7 @@ PAGES = {".md": MARKDOWN, ".html": HTML, ".htm": HTML}
     metavar="N",
     help="Show all details of option N of the last plan ('all': of every option) and exit.",
 )
-@click.option(
-    "--yes",
-    is_flag=True,
-    help="Skip questions about the job file and about paths outside this folder.",
-)
+@paths_yes_option
 @click.option(
     "--export",
     "export",
@@ -181,7 +166,7 @@ def command(  # noqa: PLR0913 - one argument an option
             if no_trials:
                 kept = kept_trials(folder, here.software)
                 plan = make_plan(
-                    job, folder, here, goal, untried_planner(job, here, goal, kept.run)
+                    job, folder, here, goal, worked_planner(job, here, goal, kept.run, why=UNTRIED)
                 )
                 plan = replace(plan, trials=len(kept.trials), trial_seconds=kept.seconds)
             else:
@@ -265,7 +250,7 @@ def _try_options(
     job: Job, here: Circumstances, goal: Goal, trials: Trials, bounded: PlanTrials
 ) -> tuple[Planner, Plan]:
     with trials:
-        planner = measured_planner(job, here, goal, bounded)
+        planner = worked_planner(job, here, goal, bounded.run, say=bounded.say)
         plan = with_trials(make_plan(job, trials.folder, here, goal, planner), trials)
         if trials.stopped:  # ^C during a trial ends it in the same way as between two
             raise KeyboardInterrupt
@@ -288,14 +273,9 @@ def _kept(plan: Plan, folder: Path) -> Plan:
 
 
 def _show_progress(
-    progress_at: Callable[[float], TrialProgress],
+    progress_at: Callable[[float], tuple[str, float]],
 ) -> contextlib.AbstractContextManager[None]:
-    def line_at(elapsed: float) -> ProgressLine:
-        now = progress_at(elapsed)
-        text = f"at most {rough_duration(now.left)} left; trying: {now.title}"
-        return ProgressLine(text, now.share)
-
-    return progress(line_at)
+    return progress(lambda elapsed: ProgressLine(*progress_at(elapsed)))
 
 
 def _show(plan: Plan, *, as_json: bool) -> None:
@@ -311,11 +291,7 @@ def _tell_more(plan: Plan, which: str | None, report: Path | None) -> None:
         return
     page = decision_page(plan, now=time.time())
     text = render_template(PAGES[report.suffix.lower()], page=page)
-    try:
-        write_whole(report, text.encode())
-    except OSError as error:
-        raise click.UsageError(f"--report {report}: {error.strerror or error}") from None
-    tell(f"rocsteady: wrote {report}")
+    write_asked("--report", report, text.encode())
 
 
 def _show_details(plan: Plan, which: str) -> None:

@@ -167,10 +167,7 @@ def _offer(option: Option | None) -> Offer | None:
     rented = option is not None and option.id.startswith(CLOUD)
     named = option.id.removeprefix(f"{CLOUD}-").partition("+")[0] if option and rented else ""
     known = [offer for offer in load_offers() if offer.sky]
-    for offer in known:
-        if offer.id == named:
-            return offer
-    return min(known, key=lambda offer: offer.dollars, default=None)
+    return min(known, key=lambda offer: (offer.id != named, offer.dollars), default=None)
 
 
 def _gpus(option: Option | None, here: int) -> int:

@@ -8,14 +8,14 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from datetime import timedelta
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import click
 
 from rocsteady.cli.find_cause import EXAMPLE, CauseOptions, find_cause
-from rocsteady.cli.options import Duration, interpreter_in, open_root, python_option
+from rocsteady.cli.options import duration_option, interpreter_in, open_root, python_option
 from rocsteady.cli.project import find_journal_place, open_journals
 from rocsteady.doctor.knowledge.reader import load_knowledge
 from rocsteady.doctor.machine.machine import Machine, examine, software_of
@@ -95,21 +95,13 @@ class ProbeCommand(click.Command):
     is_flag=True,
     help="With RUN or COMMAND: repeat each operation in float64 on the CPU, and compare.",
 )
-@click.option(
+@duration_option(
     "--within",
-    type=Duration(),
     default="30m",
-    show_default=True,
-    metavar="DURATION",
     help="With RUN or COMMAND: stop after this long, and report what is known.",
 )
-@click.option(
-    "--hang-after",
-    type=Duration(),
-    default="60s",
-    show_default=True,
-    metavar="DURATION",
-    help="With RUN or COMMAND: how long one operation may take.",
+@duration_option(
+    "--hang-after", default="60s", help="With RUN or COMMAND: how long one operation may take."
 )
 @click.option(
     "--report",
@@ -118,21 +110,13 @@ class ProbeCommand(click.Command):
     help="With RUN or COMMAND: write a draft of a report for upstream.",
 )
 @click.pass_context
-def command(  # noqa: PLR0913 - one argument an option
+def command(
     ctx: click.Context,
-    *,
+    /,
     names: tuple[str, ...],
     level: str,
-    python: str | None,
-    as_json: bool,
-    yes: bool,
-    again: bool,
-    details: bool,
-    tries: tuple[str, ...],
-    numbers: bool,
-    within: timedelta,
-    hang_after: timedelta,
-    report: Path | None,
+    details: bool,  # noqa: FBT001 - by its name, as click calls it
+    **chosen: Any,  # noqa: ANN401 - CauseOptions has types
 ) -> None:
     """Test what works on this machine, or find the operation that fails.
 
@@ -145,46 +129,35 @@ def command(  # noqa: PLR0913 - one argument an option
 
     Exit code: 0 no failures, 1 some failed, 2 incorrect usage, 3 could not examine, 130 on ^C.
     """
-    command, run = ctx.meta[COMMAND], _run_in(names)
-    if command or run:
-        options = CauseOptions(
-            command=command,
-            run=run,
-            python=python or "",
-            tries=tries,
-            numbers=numbers,
-            within=within,
-            hang_after=hang_after,
-            report=report,
-            yes=yes,
-            again=again,
-            as_json=as_json,
-        )
+    options = CauseOptions(command=ctx.meta[COMMAND], run=_run_in(names), **chosen)
+    if options.command or options.run:
         ctx.exit(find_cause(options))
-    if tries or numbers or report:
+    if options.tries or options.numbers or options.report:
         raise click.UsageError(f"--try, --numbers and --report need a run or a command: {EXAMPLE}")
     for name in unknown_names(PROBES, names):
         known = sorted({probe.name for probe in PROBES})
         listed = f"Probes: {', '.join(known)}."
         raise click.BadParameter(no_such("probe", name, known, listed), param_hint="NAME")
-    root = open_root(None, python)
+    root = open_root(None, options.python)
     machine, _ = examine(root, load_knowledge().variables)
     software = software_of(machine)
     if details:
-        _show_details(names, software, as_json=as_json)
+        _show_details(names, software, as_json=options.as_json)
         return
     interpreter = _interpreter(root, machine)
     place = find_journal_place(state_folder() / "probes")
     guard = Guard(Journal(place), Memory(place), software)
     with guard, _scratch(place.folder, guard.journal) as folder:
         if machine.python and machine.python.chosen == OF_FOLDER:
-            _ask_about(interpreter, yes=yes)
+            _ask_about(interpreter, yes=options.yes)
         guard.recover(tell)
         seen = guard.observations()
-        planned = plan(PROBES, level, names, machine, observations=seen, again=again)
+        planned = plan(PROBES, level, names, machine, observations=seen, again=options.again)
         runner = ProbeRunner(interpreter, folder=folder, guard=guard, environment=os.environ)
         run_one = partial(observe, runner=runner, evidence=place.folder / "evidence")
-        session = ProbeSession(run_one, planned, level=level, software=software, as_json=as_json)
+        session = ProbeSession(
+            run_one, planned, level=level, software=software, as_json=options.as_json
+        )
         try:
             session.announce()
             session.run()

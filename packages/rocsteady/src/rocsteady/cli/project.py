@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
@@ -16,6 +16,7 @@ from rocsteady.store.journal import Journal
 from rocsteady.store.location import Place, existing_places, find_place, has_journal
 from rocsteady.store.values import RunLine
 from rocsteady.suggestions import no_such
+from rocsteady.system.atomic_file import write_whole
 
 OUTPUT = "detached.log"  # what such supervisors themselves had to say
 
@@ -93,21 +94,13 @@ def open_journals() -> Iterator[tuple[Journal, ...]]:
 def open_journal(name: str | None = None, first: Rank = newest) -> Iterator[Journal | None]:
     """Yield the journal with the run of that name, or with the ``first`` of all runs; or None."""
     with open_journals() as journals:
-        yield journal_of(name, journals, first)
-
-
-def journal_of(
-    name: str | None,
-    journals: Sequence[Journal],
-    first: Rank = newest,
-) -> Journal | None:
-    """Choose the journal with the run of that name, or with the ``first`` of all runs."""
-    if len(journals) < 2:  # noqa: PLR2004 - nothing to choose from
-        return next(iter(journals), None)
-    lines = [(line, journal) for journal in journals for line in journal.runs()]
-    named = [each for each in lines if name in (None, each[0].run.name)]
-    found = max(named or lines, key=lambda each: first(each[0]), default=None)
-    return found[1] if found else journals[0]
+        chosen = next(iter(journals), None)
+        if len(journals) > 1:
+            lines = [(line, journal) for journal in journals for line in journal.runs()]
+            named = [each for each in lines if name in (None, each[0].run.name)]
+            found = max(named or lines, key=lambda each: first(each[0]), default=None)
+            chosen = found[1] if found else chosen
+        yield chosen
 
 
 def nothing_run(name: str | None) -> click.UsageError:
@@ -128,3 +121,11 @@ def find_run(journal: Journal | None, name: str | None) -> RunLine:
     if name not in known:
         raise click.UsageError(no_such("run", name, known, "To list them: rocsteady status"))
     return known[name]
+
+
+def write_asked(option: str, target: Path, content: bytes) -> None:
+    try:
+        write_whole(target, content)
+    except OSError as error:
+        raise click.UsageError(f"{option} {target}: {error.strerror or error}") from None
+    tell(f"rocsteady: wrote {target}")

@@ -10,14 +10,13 @@ from pathlib import Path
 import click
 from rocsteady_train.untrusted_file import read_head
 
-from rocsteady.cli.project import find_run, nothing_run, open_journal
+from rocsteady.cli.project import find_run, nothing_run, open_journal, write_asked
 from rocsteady.report.pages import render_markdown, render_page
 from rocsteady.report.read_run import bundle, read_story
 from rocsteady.report.story import Story, story_document
 from rocsteady.screens.runs import render_summary
 from rocsteady.screens.screen import PLAIN_WIDTH, Page, json_text, page_here, show, show_json, tell
 from rocsteady.store.location import run_folder
-from rocsteady.system.atomic_file import write_whole
 
 FORMATS = {".html": "html", ".htm": "html", ".md": "markdown", ".txt": "text", ".json": "json"}
 
@@ -65,15 +64,16 @@ def command(  # noqa: PLR0913 - one argument an option
         story = read_story(journal, line, now=time.time())
         if bundled:
             target = output or _ours(Path(f"rocsteady-{line.run.name}.zip"), force=force)
-            _write(target, bundle(journal, line, render_page(story)))
+            write_asked("--output", target, bundle(journal, line, render_page(story)))
             return
         target = output or run_folder(journal.place.folder, line.run.name) / "report.html"
     if opens:
-        _write(target, render_page(story).encode())
+        write_asked("--output", target, render_page(story).encode())
         if not webbrowser.open(target.absolute().as_uri()):
             tell(f"rocsteady: found no browser; the page is {target.absolute().as_uri()}")
     elif output is not None:
-        _write(
+        write_asked(
+            "--output",
             output,
             _text(story, FORMATS[output.suffix.lower()], Page(PLAIN_WIDTH, colour=False)).encode(),
         )
@@ -110,11 +110,3 @@ def _ours(target: Path, *, force: bool) -> Path:
         if not (head.startswith(b"PK") and b"report.html" in head):
             raise click.UsageError(f"{target}: already exists; use --force to overwrite")
     return target
-
-
-def _write(target: Path, content: bytes) -> None:
-    try:
-        write_whole(target, content)
-    except OSError as error:
-        raise click.UsageError(f"--output {target}: {error.strerror or error}") from None
-    tell(f"rocsteady: wrote {target}")

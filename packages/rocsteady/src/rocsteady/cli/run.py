@@ -13,7 +13,7 @@ import click
 import msgspec
 from rocsteady_train.untrusted_file import open_regular, read_exactly
 
-from rocsteady.cli.options import Duration
+from rocsteady.cli.options import Parsed, duration_option
 from rocsteady.cli.project import (
     OUTPUT,
     enter,
@@ -28,7 +28,6 @@ from rocsteady.doctor.machine_at_start import Examination
 from rocsteady.errors import (
     ExaminationError,
     JobError,
-    JournalError,
     NotRecordedError,
     RequestError,
     RocsteadyError,
@@ -84,34 +83,22 @@ Exit codes: those of the script, and
 """
 
 
-class RunName(click.ParamType):  # type: ignore[type-arg, unused-ignore]
-    name = "NAME"
-
-    def convert(
-        self, value: object, param: click.Parameter | None, ctx: click.Context | None
-    ) -> str:
-        if value in (AUTO, NEVER_RESUME):
-            self.fail(f"--resume {value} already has a meaning; choose another name", param, ctx)
-        try:
-            return check_name(str(value))
-        except JournalError as error:
-            self.fail(str(error), param, ctx)
+def _name(text: str) -> str:
+    if text in (AUTO, NEVER_RESUME):
+        raise ValueError(f"--resume {text} already has a meaning; choose another name")
+    return check_name(text)
 
 
-class Remedies(click.ParamType):  # type: ignore[type-arg, unused-ignore]
-    name = "ID[,ID]"
+def _remedies(text: str) -> tuple[str, ...]:
+    ids = tuple(word.strip() for word in text.split(",") if word.strip())
+    for each in ids:
+        if each not in load_remedies():
+            listed = "To see those for a failure: rocsteady explain FAILURE"
+            raise ValueError(no_such("workaround", each, load_remedies(), listed))
+    return ids
 
-    def convert(
-        self, value: object, param: click.Parameter | None, ctx: click.Context | None
-    ) -> tuple[str, ...]:
-        if isinstance(value, tuple):
-            return value
-        ids = tuple(word.strip() for word in str(value).split(",") if word.strip())
-        for each in ids:
-            if each not in load_remedies():
-                listed = "To see those for a failure: rocsteady explain FAILURE"
-                self.fail(no_such("workaround", each, load_remedies(), listed), param, ctx)
-        return ids
+
+REMEDIES = Parsed("ID[,ID]", _remedies)
 
 
 class RunCommand(click.Command):
@@ -138,7 +125,9 @@ class RunCommand(click.Command):
 @click.command(
     "run", cls=RunCommand, context_settings={"allow_interspersed_args": False}, epilog=EXIT_CODES
 )
-@click.option("--name", type=RunName(), help="Name of the run. Default: two random words.")
+@click.option(
+    "--name", type=Parsed("NAME", _name), help="Name of the run. Default: two random words."
+)
 @click.option(
     "--resume",
     metavar="[auto|never|RUN]",
@@ -160,34 +149,30 @@ class RunCommand(click.Command):
     metavar="N",
     help="Give up after starting the script this often. Default: no limit while it gets further.",
 )
-@click.option(
+@duration_option(
     "--give-up-after",
-    type=Duration(),
-    metavar="DURATION",
     help="Stop retrying what may clear up by itself (a kill, the network, a full disk) after this"
     " long without progress. Default: a day; an hour before the first step; 20 minutes under Slurm"
     " or Kubernetes, then exit code 75.",
 )
 @click.option("--observe", is_flag=True, help="Only observe; never stop or restart the run.")
-@click.option(
+@duration_option(
     "--hang-after",
-    type=Duration(),
-    metavar="DURATION",
     help="Stop the run after this long without progress, even if it is not proven to be stuck.",
 )
 @click.option(
     "--no-workarounds", "no_remedies", is_flag=True, help="Retry without changing any settings."
 )
-@click.option("--allow", type=Remedies(), default=(), help="Use only these workarounds.")
-@click.option("--deny", type=Remedies(), default=(), help="Never use these workarounds.")
+@click.option("--allow", type=REMEDIES, default=(), help="Use only these workarounds.")
+@click.option("--deny", type=REMEDIES, default=(), help="Never use these workarounds.")
 @click.option(
     "--also",
-    type=Remedies(),
+    type=REMEDIES,
     default=(),
     help="Also use these workarounds, though they change the precision or the global batch.",
 )
 @click.option(
-    "--with", "start_with", type=Remedies(), default=(), help="Start with these workarounds."
+    "--with", "start_with", type=REMEDIES, default=(), help="Start with these workarounds."
 )
 @click.option(
     "--again",

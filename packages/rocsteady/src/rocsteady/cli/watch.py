@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from rocsteady.cli.options import Duration
+from rocsteady.cli.options import duration_option
 from rocsteady.cli.project import OUTPUT, find_run, nothing_run, open_journal, running
 from rocsteady.cli.stop import ask_supervisor
 from rocsteady.errors import RocsteadyError
@@ -40,14 +40,7 @@ POLL_EVERY = 1.0  # seconds, for the end of the run
 @click.argument("name", metavar="[RUN]", required=False)
 @click.option("--plain", is_flag=True, help="Print lines even on a terminal.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line.")
-@click.option(
-    "--interval",
-    type=Duration(),
-    metavar="DURATION",
-    default="1m",
-    show_default=True,
-    help="Time between lines when not on a full screen.",
-)
+@duration_option("--interval", default="1m", help="Time between lines when not on a full screen.")
 @click.option(
     "--pid",
     type=click.IntRange(min=0),

@@ -6,6 +6,7 @@ with the name of a fact it would have needed.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from rocsteady.doctor.condition_match import CannotTell, Seen
@@ -187,3 +188,18 @@ def _trouble(cache: Cache) -> str:
     if cache.disk.filesystem in (*NETWORK, "fuse.sshfs"):
         return f"lies on a network file system ({cache.disk.filesystem})"
     return ""
+
+
+Check = Callable[[Machine, Facts, Knowledge], Seen]
+CHECKS: Mapping[str, Check] = {
+    check.__name__.replace("_", "-"): check
+    for check in (
+        wheel_lacks_arch,
+        wheel_lacks_one_arch,
+        visible_devices_conflict,
+        visible_devices_fewer,
+        unknown_variable,
+        mixed_rocm_libraries,
+        miopen_cache,
+    )
+}

@@ -7,7 +7,7 @@ software that it was made with: one of other software is a note, since nobody ha
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, date, datetime
 from functools import partial
 from typing import NamedTuple
@@ -15,17 +15,8 @@ from typing import NamedTuple
 import msgspec
 
 from rocsteady import __version__
-from rocsteady.doctor.checks import (
-    gpu_code,
-    miopen_cache,
-    mixed_rocm_libraries,
-    unknown_variable,
-    visible_devices_conflict,
-    visible_devices_fewer,
-    wheel_lacks_arch,
-    wheel_lacks_one_arch,
-)
-from rocsteady.doctor.condition_match import Answers, CannotTell, Match, Matcher, Seen
+from rocsteady.doctor.checks import CHECKS, Check, gpu_code
+from rocsteady.doctor.condition_match import Answers, CannotTell, Match, Matcher
 from rocsteady.doctor.facts import FACTS, GIB, Facts, Scalar, gather
 from rocsteady.doctor.gpu_reports import more_line
 from rocsteady.doctor.knowledge.gpu_names import card_name, describe, gfx_of
@@ -46,19 +37,6 @@ from rocsteady.doctor.values import (
 )
 from rocsteady.model import CAUSE, TRIAL, Observation, ProbeOutcome
 from rocsteady.wording import plural, size
-
-Check = Callable[[Machine, Facts, Knowledge], Seen]
-
-CHECKS: Mapping[str, Check] = {
-    "wheel-lacks-arch": wheel_lacks_arch,
-    "wheel-lacks-one-arch": wheel_lacks_one_arch,
-    "visible-devices-conflict": visible_devices_conflict,
-    "visible-devices-fewer": visible_devices_fewer,
-    "unknown-variable": unknown_variable,
-    "mixed-rocm-libraries": mixed_rocm_libraries,
-    "miopen-cache": miopen_cache,
-}
-
 
 # What a person would call a fact that was not found out, or the group that it belongs to.
 TOPICS: Mapping[str, str] = {

@@ -15,8 +15,9 @@ from typing import NamedTuple
 import msgspec
 from rocsteady_train.untrusted_file import read_regular
 
+from rocsteady.doctor.checks import CHECKS
 from rocsteady.doctor.condition_match import Answers
-from rocsteady.doctor.diagnosis import CHECKS, rule_findings
+from rocsteady.doctor.diagnosis import rule_findings
 from rocsteady.doctor.facts import Facts, Scalar, gather
 from rocsteady.doctor.knowledge.gpu_names import card_name, describe
 from rocsteady.doctor.knowledge.reader import Knowledge

@@ -25,6 +25,7 @@ from rocsteady.errors import ExaminationError
 from rocsteady.system.root import Root
 from rocsteady.versions import version_fits
 
+Wheel = WheelRelease | WheelIndex
 WINDOWS, WSL = "windows", "wsl"
 NOT_ASKED = "not part of a build of torch"
 
@@ -73,7 +74,7 @@ def torch_offers(  # noqa: PLR0913 - each is asked for by itself
     gfx, *others = gfxs
     left_out: Counter[str] = Counter()
     offers = []
-    rows: tuple[WheelRelease | WheelIndex, ...] = (
+    rows: tuple[Wheel, ...] = (
         *knowledge.indexes,
         *reversed(knowledge.wheels),
     )
@@ -114,7 +115,7 @@ def _note(knowledge: Knowledge, gfx: str, system: str) -> str:
     return arch.note or (arch.linux_note if system == "linux" else "")
 
 
-def _why_not(wheel: WheelRelease | WheelIndex, arch: Arch, system: str, python: str) -> str:
+def _why_not(wheel: Wheel, arch: Arch, system: str, python: str) -> str:
     gfx = arch.gfx
     systems = wheel.systems if isinstance(wheel, WheelIndex) else ("linux", WSL)
     if system not in systems or (arch.systems and system not in arch.systems):
@@ -127,7 +128,7 @@ def _why_not(wheel: WheelRelease | WheelIndex, arch: Arch, system: str, python: 
 
 
 def _offer(
-    wheel: WheelRelease | WheelIndex,
+    wheel: Wheel,
     machine: Machine,
     knowledge: Knowledge,
     gfxs: tuple[str, ...],
@@ -164,7 +165,7 @@ def _offer(
 
 
 def _problems(
-    wheel: WheelRelease | WheelIndex, machine: Machine, knowledge: Knowledge, gfx: str, system: str
+    wheel: Wheel, machine: Machine, knowledge: Knowledge, gfx: str, system: str
 ) -> Iterator[KnownProblem]:
     facts = _facts(wheel, gfx, system)
     found = rule_findings(machine, facts, knowledge, checks={}).findings
@@ -177,7 +178,7 @@ def _problems(
             )
 
 
-def _facts(wheel: WheelRelease | WheelIndex, gfx: str, system: str) -> Facts:
+def _facts(wheel: Wheel, gfx: str, system: str) -> Facts:
     """Return what would be known of a machine with this GPU and this build; the rest is not."""
     of_amd = isinstance(wheel, WheelIndex)
     pinned = wheel.pin.partition("+rocm")[2] if isinstance(wheel, WheelIndex) else ""
@@ -222,7 +223,7 @@ def _newest(versions: str) -> str:
     return f"{major}.{int(minor) - 1}.0"
 
 
-def _rank(wheel: WheelRelease | WheelIndex, offer: TorchOffer) -> tuple[object, ...]:
+def _rank(wheel: Wheel, offer: TorchOffer) -> tuple[object, ...]:
     """Order builds: those that work here first, then those that somebody vouches for, by age.
 
     Of one torch that with the newer ROCm comes first, whatever its last number.

@@ -93,10 +93,10 @@ _PLACE = re.compile(r"^(?P<file>.*?):\d+ (?P<function>.*)$")
 
 class Candidate(NamedTuple):
     kind: str
-    role: Role
-    certainty: Certainty
-    at: float  # later is larger
-    seen: tuple[str, ...]
+    role: Role = Role.ROOT
+    certainty: Certainty = Certainty.CERTAIN
+    at: float = 0.0  # later is larger
+    seen: tuple[str, ...] = ()
     signature: str = ""
     alone: bool = True
     place: str = ""
@@ -138,28 +138,24 @@ def place_in(found: re.Match[str]) -> str:
     return (found.groupdict().get("place") or "").strip()
 
 
-class EndRules:
-    """Names the ways in which a process ended, by signals and exit codes."""
-
-    def __init__(self, signatures: Iterable[Signature]) -> None:
-        self._signatures = [it for it in signatures if it.where is Where.EXIT]
-
-    def name(self, symptoms: Symptoms) -> list[Candidate]:
-        number, code = symptoms.ended_by, symptoms.exit_code
-        seen = f"exit code {code}" if number is None else f"ended by {signal_name(number)}"
-        return [
-            Candidate(
-                kind=it.failure,
-                role=it.role,
-                certainty=it.certainty,
-                at=float("inf"),
-                seen=(seen,),
-                by_end=number is not None,
-                signature=it.id,
-            )
-            for it in self._signatures
-            if number in it.signals or (code is not None and code % EXIT_CODES in it.codes)
-        ]
+def ends_of(signatures: Iterable[Signature], symptoms: Symptoms) -> list[Candidate]:
+    """Name the ways in which a process ended, by signals and exit codes."""
+    number, code = symptoms.ended_by, symptoms.exit_code
+    seen = f"exit code {code}" if number is None else f"ended by {signal_name(number)}"
+    return [
+        Candidate(
+            kind=it.failure,
+            role=it.role,
+            certainty=it.certainty,
+            at=float("inf"),
+            seen=(seen,),
+            by_end=number is not None,
+            signature=it.id,
+        )
+        for it in signatures
+        if it.where is Where.EXIT
+        if number in it.signals or (code is not None and code % EXIT_CODES in it.codes)
+    ]
 
 
 def kind_of_oom(message: str) -> str:
@@ -216,7 +212,11 @@ class TextRules:
     ) -> Candidates:
         """Find all candidates; with ``recovered`` also those after which work went on."""
         traces = find_tracebacks(log)
-        hits = [hit for hit in self._scanner.scan(log) if not _within(hit.at, traces)]
+        hits = [
+            hit
+            for hit in self._scanner.scan(log)
+            if not any(trace.start <= hit.at < trace.end for trace in traces)
+        ]
         places = [*(hit.at for hit in hits), *(trace.start for trace in traces)]
         over = 0 if recovered else _recovered_before(log, places, _patience(symptoms))
         bare = find_bare(log, traces)
@@ -277,10 +277,6 @@ def _role(hit: Hit) -> Role:
     role = hit.signature.role
     warns = hit.signature.where is Where.LOG and _WARNING.search(hit.line[:300])
     return Role.CASCADE if role is Role.ROOT and warns else role
-
-
-def _within(at: int, traces: Iterable[Traceback]) -> bool:
-    return any(trace.start <= at < trace.end for trace in traces)
 
 
 def _patience(symptoms: Symptoms) -> int:

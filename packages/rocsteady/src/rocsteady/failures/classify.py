@@ -18,7 +18,7 @@ from rocsteady.doctor.knowledge.failures import (
     KnownFailure,
 )
 from rocsteady.doctor.knowledge.waits import load_waits
-from rocsteady.failures.candidates import Candidate, EndRules, TextRules, rank_first_seen
+from rocsteady.failures.candidates import Candidate, TextRules, ends_of, rank_first_seen
 from rocsteady.failures.hangs import (
     BY_PHASE,
     HangRules,
@@ -80,7 +80,7 @@ class Classifier:
         self.kinds = knowledge.kinds
         self.reader = TextRules(knowledge.signatures)
         self.hangs = HangRules(knowledge.signatures, load_waits())
-        self.ends = EndRules(knowledge.signatures)
+        self.signatures = knowledge.signatures
         self._sources = {it.id: it.sources for it in knowledge.signatures}
 
     def name(self, symptoms: Symptoms, *, recovered: bool = False) -> Failure:
@@ -146,6 +146,7 @@ class _Evidence:
 
     def __init__(self, classifier: Classifier, symptoms: Symptoms, *, recovered: bool) -> None:
         self._classifier = classifier
+        self.component = classifier.component
         self.symptoms = symptoms
         self.failed = symptoms.failed
         self.log = cleaned(symptoms.log)
@@ -153,9 +154,6 @@ class _Evidence:
         self.found = classifier.reader.read(self.log, kernel, symptoms, recovered=recovered)
         if symptoms.signal == SIGKILL:  # so the crash that the kernel reports is another's
             self.found.kernel[:] = [it for it in self.found.kernel if it.kind not in CRASHES]
-
-    def component(self, candidate: Candidate) -> Component:
-        return self._classifier.component(candidate)
 
     @cached_property
     def kernel_root(self) -> Candidate | None:
@@ -187,7 +185,7 @@ class _Evidence:
         """What usually follows from another failure; in the order of failures.toml."""
         found = (*self.found.raised, *self.found.in_log, *self.found.kernel)
         follow = [it for it in found if it.role is Role.CASCADE and it.kind != FailureKind.UNKNOWN]
-        follow += self._classifier.ends.name(self.symptoms)
+        follow += ends_of(self._classifier.signatures, self.symptoms)
         order = {kind: index for index, kind in enumerate(self._classifier.kinds)}
         if self._was_killed:
             follow = list(filter(self._may_end_in_a_kill, follow))
@@ -227,7 +225,10 @@ class _Evidence:
             raised, lines = (
                 [it for it in each if self._may_end_in_a_kill(it)] for each in (raised, lines)
             )
-        cascade = min((it.at for it in found.in_log if _precedes_own(it)), default=float("inf"))
+        follows = [it for it in found.in_log if it.role is Role.CASCADE]
+        # A lost rank does not count: it is reported last.
+        late = (FailureKind.UNKNOWN, FailureKind.PEER_DIED)
+        cascade = min((it.at for it in follows if it.kind not in late), default=float("inf"))
         first_rank = rank_first_seen(self.log)
         for roots in (
             # A process that reports its own exception knows best what ended it.
@@ -277,7 +278,7 @@ class _Evidence:
             return None
         kind = BY_PHASE.get(symptoms.phase, FailureKind.HANG)
         seen = f"no progress, phase {symptoms.phase}" if symptoms.phase else "no progress"
-        return _plain(kind, seen)._replace(certainty=Certainty.LIKELY)
+        return Candidate(kind, certainty=Certainty.LIKELY, seen=(seen,))
 
 
 def _stopped_by_rocsteady(evidence: _Evidence) -> Candidate | None:
@@ -291,7 +292,7 @@ def _machine_went_down(evidence: _Evidence) -> Candidate | None:
     kernel = evidence.kernel_root
     if kernel and evidence.component(kernel) is Component.MACHINE:
         return kernel
-    return _plain(FailureKind.MACHINE_WENT_DOWN, "another boot of the machine")
+    return Candidate(FailureKind.MACHINE_WENT_DOWN, seen=("another boot of the machine",))
 
 
 def _reported_by_kernel(evidence: _Evidence) -> Candidate | None:
@@ -314,7 +315,7 @@ def _killed_for_memory(evidence: _Evidence) -> Candidate | None:
     kills = evidence.symptoms.oom_kills
     if not kills or not (evidence.failed or evidence.found.in_log):
         return None
-    return _plain(FailureKind.OOM_HOST, f"its cgroup counted {kills} oom_kill")
+    return Candidate(FailureKind.OOM_HOST, seen=(f"its cgroup counted {kills} oom_kill",))
 
 
 def _ended_itself(evidence: _Evidence) -> Candidate | None:
@@ -365,17 +366,6 @@ def _before_interrupt(raised: Sequence[Candidate]) -> Sequence[Candidate]:
     return raised[: ends[0]] if ends else raised
 
 
-def _precedes_own(candidate: Candidate) -> bool:
-    """Return whether later script errors are consequences too.
-
-    A lost rank does not count: it is reported last.
-    """
-    return candidate.role is Role.CASCADE and candidate.kind not in (
-        FailureKind.UNKNOWN,
-        FailureKind.PEER_DIED,
-    )
-
-
 def _not_own(candidates: Iterable[Candidate]) -> list[Candidate]:
     return [it for it in candidates if it.kind != FailureKind.SCRIPT_ERROR]
 
@@ -399,10 +389,6 @@ def _crash_place(log: str) -> str:
     return next(map(place_of_thread, crashed), "")
 
 
-def _plain(kind: str, seen: str) -> Candidate:
-    return Candidate(kind=kind, role=Role.ROOT, certainty=Certainty.CERTAIN, at=0, seen=(seen,))
-
-
 def _unknown(evidence: _Evidence) -> Candidate:
     """Keep what was seen of a failure that has no name: its exception, else its last lines."""
     symptoms = evidence.symptoms
@@ -410,7 +396,7 @@ def _unknown(evidence: _Evidence) -> Candidate:
     if vague:
         return vague[0]._replace(kind=FailureKind.UNKNOWN)
     if not evidence.failed:
-        return _plain(FailureKind.UNKNOWN, "")._replace(seen=())
+        return Candidate(FailureKind.UNKNOWN)
     how = "" if symptoms.exit_code is None else f"Exit code {symptoms.exit_code}"
     if symptoms.signal:
         how = f"Killed by {signal_name(symptoms.signal)}"
@@ -428,7 +414,7 @@ def _by_its_end(kind: str, how: str, evidence: _Evidence) -> Candidate:
     if how and symptoms.total is not None and symptoms.total == symptoms.step:
         title = f"All {symptoms.total:,} steps were made, then: {inside_a_sentence(title)}"
     seen = (*last, *filter(None, [how]))
-    return _plain(kind, "")._replace(seen=seen, by_end=True, title=title * bool(how))
+    return Candidate(kind, seen=seen, by_end=True, title=title * bool(how))
 
 
 def _is_of_another_rank(line: str, rank: int | None) -> bool:

@@ -16,7 +16,7 @@ from rocsteady.failures.candidates import Candidate
 from rocsteady.failures.stacks import Pattern, StackFrame, ThreadPosition
 from rocsteady.hangs.frames import place
 from rocsteady.hangs.values import Wait
-from rocsteady.model import Certainty, FailureKind, Role
+from rocsteady.model import Certainty, FailureKind
 
 BY_PHASE = {
     "data": FailureKind.HANG_IN_LOADER,
@@ -172,9 +172,7 @@ def _hang(
 ) -> Candidate:
     return Candidate(
         kind=kind,
-        role=Role.ROOT,
         certainty=Certainty.LIKELY,
-        at=0,
         seen=seen,
         signature=signature.id if signature else "",
         place=place,

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from rocsteady.doctor.knowledge.failures import Signature, Where, words_of
-from rocsteady.failures.tracebacks import unlabelled
+from rocsteady.failures.tracebacks import occurrences, unlabelled
 
 PIECE = 1 << 20  # characters whose words are taken at once
 CONTEXT_LENGTH = 1000  # characters of a line before and after a literal
@@ -94,7 +94,7 @@ class Scanner:
 def _hits(
     text: str, signature: Signature, pattern: re.Pattern[str], literal: str, seen: set[int]
 ) -> Iterator[Hit]:
-    for at in _places(text, literal):
+    for at in occurrences(text, literal, MAX_HITS):
         start = text.rfind("\n", max(0, at - CONTEXT_LENGTH), at) + 1 or max(0, at - CONTEXT_LENGTH)
         if start in seen:
             continue
@@ -104,20 +104,3 @@ def _hits(
         found = pattern.search(unlabelled(line)[1])
         if found:
             yield Hit(start, signature, line, found)
-
-
-def _places(text: str, literal: str) -> Iterator[int]:
-    at = last = text.find(literal)
-    count = 0
-    while at >= 0 and count < MAX_HITS:
-        yield at
-        count += 1
-        last = at
-        at = text.find(literal, at + 1)
-    if at < 0:
-        return
-    at = text.rfind(literal)
-    while at > last and count < 2 * MAX_HITS:
-        yield at
-        count += 1
-        at = text.rfind(literal, 0, at)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import msgspec
-
 from rocsteady.hangs.heartbeat_pages import RaisedException
 from rocsteady.hangs.values import Heartbeat, Snapshot
 from rocsteady.model import Value
@@ -30,7 +28,6 @@ class Symptoms(Value, frozen=True, kw_only=True):
     loader_workers: bool = False  # the script has loaded data in other processes
     shared_full: bool = False  # /dev/shm
     raised: tuple[RaisedException, ...] = ()  # in time order
-    variables: dict[str, str] = msgspec.field(default_factory=dict)
     machine_went_down: bool = False
     gpu: bool = True  # one may have been used
     ranks: bool = True  # there may have been several

@@ -89,7 +89,7 @@ class Traceback(Value, frozen=True, kw_only=True):
 def find_tracebacks(text: str) -> list[Traceback]:
     """Return those of the beginning and those of the end, in the order of the text."""
     found: list[Traceback] = []
-    for start in _headers(text):
+    for start in occurrences(text, HEADER, MAX_TRACEBACKS):
         if not found or start >= found[-1].end:
             found += _read(text, start, found[-1].end if found else 0)
     return found
@@ -174,17 +174,18 @@ def _name(path: str) -> str:
     return forward(path).rpartition("/")[2]
 
 
-def _headers(text: str) -> list[int]:
+def occurrences(text: str, word: str, most: int) -> list[int]:
+    """Return where a word stands: so many places from the beginning, and as many from the end."""
     first: list[int] = []
-    at = text.find(HEADER)
-    while at >= 0 and len(first) < MAX_TRACEBACKS:
+    at = text.find(word)
+    while at >= 0 and len(first) < most:
         first.append(at)
-        at = text.find(HEADER, at + 1)
+        at = text.find(word, at + 1)
     last: list[int] = []
-    at = text.rfind(HEADER)
-    while at > (first[-1] if first else -1) and len(last) < MAX_TRACEBACKS:
+    at = text.rfind(word)
+    while at > (first[-1] if first else -1) and len(last) < most:
         last.append(at)
-        at = text.rfind(HEADER, 0, at)
+        at = text.rfind(word, 0, at)
     return [*first, *reversed(last)]
 
 

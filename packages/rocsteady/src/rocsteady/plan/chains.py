@@ -172,7 +172,7 @@ def _evaluated(options: Sequence[Option], goals: Goals) -> Chain | None:
             within = _time_limit(after, setup, due, resumes=resumes)
             if within < SHORTEST_TRY:
                 return None
-            least = left / _middle([end for end in after if end.seconds < NEVER_ENDS])
+            least = left / _at([end for end in after if end.seconds < NEVER_ENDS], 0.5)
             if not runs_here(options[-1]) and due is not None and due > setup:
                 least = min(least, left / (due - setup))  # nobody pays or works for what is on time
             expected = alone.failures * within / max(alone.seconds, within)
@@ -189,7 +189,7 @@ def _evaluated(options: Sequence[Option], goals: Goals) -> Chain | None:
         links.insert(0, link)
     found = list(ends(tried, left, resumes=resumes))
     finish = Finish(
-        seconds=_middle(found),
+        seconds=_at(found, 0.5),
         early=_at(found, 0.05),
         late=_at(found, 0.95),
         in_time=None if due is None else sum(end.chance for end in found if end.seconds <= due),
@@ -201,13 +201,9 @@ def _time_limit(
     after: Sequence[ChainEnd], setup: float, due: float | None, *, resumes: bool
 ) -> float:
     """Return for how long a link may be tried without putting what follows it at risk."""
-    limit = min(LONGEST_TRY, TRY_SHARE * _middle(after), math.inf if resumes else UNSAVED_TRY)
+    limit = min(LONGEST_TRY, TRY_SHARE * _at(after, 0.5), math.inf if resumes else UNSAVED_TRY)
     slack = due - setup - _at(after, SURE_CHANCE) if due is not None else 0.0
     return min(limit, slack / 2) if slack > 0 else limit
-
-
-def _middle(found: Sequence[ChainEnd]) -> float:
-    return _at(found, 0.5)
 
 
 def _at(found: Sequence[ChainEnd], share: float) -> float:

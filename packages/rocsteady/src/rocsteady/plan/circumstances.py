@@ -301,11 +301,8 @@ def _under_way_when_it_went_down(
 
 def card_of(machine: Machine) -> CardSpeed | None:
     cards = load_speeds().values()
-    for gpu in machine.gpus.gpus:
-        found = speed_of(cards, gpu.device, gpu.compute_units)
-        if found is not None:
-            return found
-    return None
+    known = (speed_of(cards, gpu.device, gpu.compute_units) for gpu in machine.gpus.gpus)
+    return next(filter(None, known), None)
 
 
 def cores_here() -> int:

@@ -1,4 +1,4 @@
-"""What a plan decides about: the dates of its options, and what would change the decision."""
+"""What would change the decision of a plan."""
 
 from __future__ import annotations
 
@@ -7,11 +7,9 @@ from enum import Enum
 
 from rocsteady.model import Value
 from rocsteady.plan.estimates import UNKNOWN_SETUP
-from rocsteady.plan.ranking import in_time
 from rocsteady.plan.values import Basis, Option, Plan
 
 HOUR = 3600
-LAST_CALLS = 3  # options whose last moment is a date
 FASTER_ESTIMATES = 2  # that are worth a measurement
 
 
@@ -19,48 +17,6 @@ def by_hand(option: Option) -> float:
     """Return the seconds of set-up that its forecast includes."""
     unknown = UNKNOWN_SETUP if option.basis is Basis.ESTIMATE else 0.0
     return (sum(option.setup) / 2 if option.setup else unknown) * 60
-
-
-class Milestone(Enum):
-    BEGIN = "begin"
-    TRAINING = "training"  # after the set-up
-    EARLIEST_END = "earliest end"
-    LIKELY_END = "likely end"
-    LATEST_END = "latest end"
-    DEADLINE = "deadline"
-    LAST_CALL = "last call"  # an option that starts later may miss the deadline
-
-
-class PlanDate(Value, frozen=True, kw_only=True):
-    at: float
-    milestone: Milestone
-    option: Option
-
-
-def timeline(plan: Plan) -> tuple[PlanDate, ...]:
-    """Return the dates of the first option, the deadline, and until when options can be chosen."""
-    if not plan.options or plan.options[0].finish is None:
-        return ()
-    first, finish = plan.options[0], plan.options[0].finish
-    dates = [(plan.made, Milestone.BEGIN, first)]
-    if by_hand(first):
-        dates.append((plan.made + by_hand(first), Milestone.TRAINING, first))
-    for after, milestone in (
-        (finish.early, Milestone.EARLIEST_END),
-        (finish.seconds, Milestone.LIKELY_END),
-        (finish.late, Milestone.LATEST_END),
-    ):
-        dates.append((plan.made + after, milestone, first))
-    if plan.deadline is not None:
-        dates.append((plan.deadline, Milestone.DEADLINE, first))
-        chosen = [it for it in plan.options if it.finish and in_time(it)]
-        dates += [
-            (plan.deadline - it.finish.late, Milestone.LAST_CALL, it)
-            for it in chosen[:LAST_CALLS]
-            if it.finish
-        ]
-    ordered = sorted(dates, key=lambda date: date[0])
-    return tuple(PlanDate(at=at, milestone=what, option=option) for at, what, option in ordered)
 
 
 class Change(Enum):

@@ -42,7 +42,6 @@ from rocsteady.plan.ranking import (
     take,
 )
 from rocsteady.plan.trials import (
-    PlanTrials,
     TrialKind,
     TrialResult,
     Trials,
@@ -439,25 +438,22 @@ def count_trials(job: Job, here: Circumstances) -> int:
     return sum(option.basis is Basis.TRIAL for option in options) + len(job.variants)
 
 
-def measured_planner(job: Job, here: Circumstances, goal: Goal, trials: PlanTrials) -> Planner:
-    planner = Planner(job, here, goal, trials.run, today=_today(), say=trials.say)
-    planner.work()
-    return planner
-
-
-def untried_planner(  # noqa: PLR0913 - all that it rests on
+def worked_planner(  # noqa: PLR0913 - all that it rests on
     job: Job,
     here: Circumstances,
     goal: Goal,
     run_trial: RunTrial = lambda *_: (),
     *,
+    say: Callable[[str], None] = lambda _: None,
     base: Measured | None = None,
-    why: str = "--no-trials was given",
+    why: str = "",
 ) -> Planner:
-    """Make a planner that tries nothing: it has what was tried before, or a base to scale from."""
-    planner = Planner(job, here, goal, run_trial, today=_today(), say=lambda _: None, base=base)
+    """Make a planner and have it work; ``why`` nothing is tried, where it has only what was."""
+    today = date.today()  # noqa: DTZ011 - the user's own day
+    planner = Planner(job, here, goal, run_trial, today=today, say=say, base=base)
     planner.work()
-    planner.not_tried = [replace(option, rests_on=(why,)) for option in planner.not_tried]
+    if why:
+        planner.not_tried = [replace(option, rests_on=(why,)) for option in planner.not_tried]
     return planner
 
 
@@ -499,16 +495,13 @@ def make_plan(job: Job, folder: Path, here: Circumstances, goal: Goal, planner: 
         return replace(plan, take=_for(plan, UNTRIED))
     if goals.due is not None and goals.due <= 0:
         return replace(plan, take=PASSED)
-    return _with_chain(recommending(plan), goals)
+    return _recommending(plan, goals)
 
 
-def recommending(plan: Plan) -> Plan:
+def _recommending(plan: Plan, goals: Goals) -> Plan:
     chosen = recommended(plan.options, plan.budget)
-    return replace(plan, take=take(plan), reasons=reasons(plan), recommended=chosen)
-
-
-def _with_chain(plan: Plan, goals: Goals) -> Plan:
-    if not (plan.recommended and goals.left):
+    plan = replace(plan, take=take(plan), reasons=reasons(plan), recommended=chosen)
+    if not (chosen and goals.left):
         return plan
     return replace(plan, chain=chain_of(plan.options, plan.options[0], goals))
 
@@ -539,10 +532,6 @@ def remember(planner: Planner, here: Circumstances, memory: Memory, journal: Jou
         memory.observed(journal.here.machine, seen)
 
 
-def _today() -> date:
-    return date.today()  # noqa: DTZ011 - the user's own day
-
-
 def recorded_plan(job: Job, folder: Path, root: Root, name: str, goal: Goal) -> Plan:
     """Estimate every option that a recorded machine offers. The plan is not kept."""
     known = doctors_knowledge()
@@ -551,7 +540,7 @@ def recorded_plan(job: Job, folder: Path, root: Root, name: str, goal: Goal) -> 
     machine_here = examined(known, job.command)
     last = _last_plan_here(job, folder, machine_here)
     base = _measured_here(last, machine_here, there)
-    planner = untried_planner(job, there, goal, base=base, why=NOTHING_TRIED)
+    planner = worked_planner(job, there, goal, base=base, why=NOTHING_TRIED)
     _estimate_local(planner, there, base, last.options if last else ())
     plan = make_plan(job, folder, there, goal, planner)
     options = tuple(replace(option, do="") for option in plan.options)  # none can be run from here
@@ -560,7 +549,7 @@ def recorded_plan(job: Job, folder: Path, root: Root, name: str, goal: Goal) -> 
         return replace(plan, take=_for(plan, NO_PACE))
     due = None if goal.by is None else goal.by - plan.made
     goals = Goals(plan.left or 0, due, goal.budget, resumes=job.resume is not None)
-    return _with_chain(recommending(plan), goals)
+    return _recommending(plan, goals)
 
 
 def _for(plan: Plan, text: str) -> str:

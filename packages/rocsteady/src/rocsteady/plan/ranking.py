@@ -48,7 +48,7 @@ def ranked(options: list[Option], *, budget: float | None) -> list[Option]:
 
 
 def is_rented(option: Option) -> bool:
-    return option.price is not None or option.cost is not None
+    return option.price is not None
 
 
 def may_rent(options: Sequence[Option], budget: float | None) -> bool:
@@ -89,11 +89,9 @@ def in_time(option: Option) -> bool:
 
 def likely_cost(option: Option) -> float | None:
     """Return what an option costs if it takes as long as is most likely; None: nothing."""
-    if option.cost is None:
+    if option.cost is None or option.price is None or option.finish is None:
         return None
     low, high = option.cost
-    if option.price is None or option.finish is None:
-        return math.sqrt(max(low, 0.01) * max(high, 0.01))
     by_hand = sum(option.setup) / 2 * 60 if option.setup else 0.0
     likely = option.price.dollars * (option.finish.seconds - by_hand) / 3600
     return min(max(likely, low), high)

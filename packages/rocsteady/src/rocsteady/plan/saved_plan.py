@@ -64,7 +64,9 @@ def option_numbered(plan: Plan, number: int) -> Option:
     for option in plan.options:
         if option.number == number:
             return option
-    raise RequestError(f"the plan has no option {number}; it has {_numbers(plan)}")
+    count = len(plan.options)
+    there = {0: "none", 1: "1"}.get(count, f"1 to {count}")
+    raise RequestError(f"the plan has no option {number}; it has {there}")
 
 
 def command_of(folder: Path, typed: tuple[str, ...]) -> tuple[str, ...]:
@@ -79,12 +81,6 @@ def home(folder: Path) -> Path:
 
 def _path(folder: Path) -> Path:
     return home(folder) / FILE
-
-
-def _numbers(plan: Plan) -> str:
-    if not plan.options:
-        return "none"
-    return "1" if len(plan.options) == 1 else f"1 to {len(plan.options)}"
 
 
 def planned(folder: Path, job: Job, number: int) -> tuple[Job, Option, tuple[Fallback, ...]]:

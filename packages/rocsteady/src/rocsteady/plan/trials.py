@@ -12,7 +12,7 @@ from enum import Enum
 from itertools import pairwise
 from pathlib import Path
 from statistics import fmean
-from typing import NamedTuple, Self
+from typing import Self
 
 import msgspec
 from msgspec.structs import replace
@@ -60,7 +60,7 @@ from rocsteady.store.machine_history import Memory
 from rocsteady.store.values import Sample
 from rocsteady.system.atomic_file import write_whole
 from rocsteady.typed_values import decode
-from rocsteady.wording import duration, plural
+from rocsteady.wording import duration, plural, rough_duration
 
 COMPUTE = ("compute", "backward", "optimizer")  # phases
 ELSEWHERE = ("evaluate", "checkpoint", "compile")  # where own code runs too, outside of the loader
@@ -546,13 +546,7 @@ class TrialKind(Enum):
     COMPARISON = "the pace, in less time"
 
 
-class TrialProgress(NamedTuple):
-    share: float  # of the time that there is
-    left: float  # seconds, at most
-    title: str  # what is being tried
-
-
-Show = Callable[[Callable[[float], TrialProgress]], AbstractContextManager[None]]
+Show = Callable[[Callable[[float], tuple[str, float]]], AbstractContextManager[None]]
 
 
 class PlanTrials:
@@ -609,7 +603,9 @@ class PlanTrials:
             if pace is not None and left:
                 yield SHARE * left / pace.rate
 
-    def _progress(self, elapsed: float) -> TrialProgress:
+    def _progress(self, elapsed: float) -> tuple[str, float]:
+        """Return what is being tried, and the share of the time that has passed."""
         used = self._trials.seconds + elapsed
         left = max(1.0, self._within - used)
-        return TrialProgress(share=used / self._within, left=left, title=self._title)
+        text = f"at most {rough_duration(left)} left; trying: {self._title}"
+        return text, used / self._within

@@ -31,31 +31,29 @@ class Probe(Value, frozen=True, kw_only=True):
         return f"{self.name} {self.variant}".rstrip()
 
 
-def _matmul(precision: str, *, level: int, gpus: int = 0) -> Probe:
+def _kernel(
+    name: str,
+    *,
+    level: int,
+    seconds: tuple[float, float, float] = (0.2, 2.5, 30.0),
+    gpus: int = 0,
+    **variant: object,
+) -> Probe:
     return Probe(
-        name="matmul-gradient",
-        variant=precision,
-        payload="kernels:matmul_gradient",
-        arguments={"precision": precision},
+        name=name,
+        variant=" ".join(map(str, variant.values())),
+        payload=f"kernels:{name.replace('-', '_')}",
+        arguments=variant,
         level=level,
         tries=(200, 2000, 20_000),
-        seconds=(0.2, 2.5, 30.0),
+        seconds=seconds,
         what=BACKWARD,
         gpus=gpus,
     )
 
 
 def _attention(backend: str, *, level: int) -> Probe:
-    return Probe(
-        name="attention-backward",
-        variant=backend,
-        payload="kernels:attention_backward",
-        arguments={"backend": backend},
-        level=level,
-        tries=(200, 2000, 20_000),
-        seconds=(0.2, 3.0, 45.0),
-        what=BACKWARD,
-    )
+    return _kernel("attention-backward", level=level, seconds=(0.2, 3.0, 45.0), backend=backend)
 
 
 def _copies(variant: str, *, level: int, gpus: int = 0) -> Probe:
@@ -125,18 +123,11 @@ PROBES: tuple[Probe, ...] = (
     ),
     _copies("pageable", level=1),
     _copies("pinned", level=1, gpus=1),
-    _matmul("fp32", level=1),
-    _matmul("bf16", level=1),
-    _matmul("fp16", level=2),
-    _matmul("tf32", level=2, gpus=1),
-    Probe(
-        name="convolution-gradient",
-        payload="kernels:convolution_gradient",
-        level=1,
-        tries=(200, 2000, 20_000),
-        seconds=(0.2, 2.5, 30.0),
-        what=BACKWARD,
-    ),
+    _kernel("matmul-gradient", precision="fp32", level=1),
+    _kernel("matmul-gradient", precision="bf16", level=1),
+    _kernel("matmul-gradient", precision="fp16", level=2),
+    _kernel("matmul-gradient", precision="tf32", level=2, gpus=1),
+    _kernel("convolution-gradient", level=1),
     _attention("math", level=1),
     _attention("efficient", level=2),
     _attention("flash", level=1),

@@ -77,8 +77,6 @@ def _went_down_in(what: str, at: float, software: str) -> Observation:
         probe=str(intent.get("probe", "unknown")),
         variant=str(intent.get("variant", "")),
         outcome=ProbeOutcome.WENT_DOWN,
-        tries=0,
-        seconds=0.0,
         why="the machine crashed during it",
         software=str(intent.get("software", software)),
         at=at,

@@ -54,7 +54,6 @@ class Operation(Value, frozen=True, kw_only=True):
 
 class InFlight(Value, frozen=True, kw_only=True):
     operation: Operation
-    pid: int
     seconds: float  # since it was begun
 
 
@@ -102,7 +101,7 @@ def _described(value: object) -> Iterator[dict[str, object]]:
 def read_in_flight(pages: Path) -> tuple[InFlight, ...]:
     """Return the operations that were begun and have not come back, the latest first."""
     found = []
-    for pid, path in numbered(pages, wire.OPERATION_SUFFIX):
+    for _, path in numbered(pages, wire.OPERATION_SUFFIX):
         try:
             content = read_regular(path, wire.SLOTS * wire.SLOT, follow=False)
         except OSError:
@@ -117,7 +116,7 @@ def read_in_flight(pages: Path) -> tuple[InFlight, ...]:
             except (msgspec.MsgspecError, UnicodeDecodeError):
                 continue  # being written
             seconds = (time.monotonic_ns() - began) * 1e-9
-            found.append(InFlight(operation=operation, pid=pid, seconds=seconds))
+            found.append(InFlight(operation=operation, seconds=seconds))
     return tuple(sorted(found, key=lambda each: each.seconds))
 
 

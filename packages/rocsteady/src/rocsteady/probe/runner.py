@@ -107,8 +107,6 @@ class ProbeRunner:
                 observation = Observation(
                     probe=probe.name,
                     outcome=ProbeOutcome.NOT_RUN,
-                    tries=0,
-                    seconds=0.0,
                     why=f"it could not be started: {error.strerror}",
                 )
             intent.end(observation.outcome.value)

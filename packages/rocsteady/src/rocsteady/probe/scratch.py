@@ -18,6 +18,7 @@ in the command are found by ``outside``.
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import shutil
@@ -111,7 +112,8 @@ def make_scratch(
     layers = _may_overlay(tree)
     for method in (Method.OVERLAY, Method.BIND, Method.OVERLAY_NO_RENAME):
         if method is Method.BIND:
-            small = not layers or _size(tree) <= COPIED_AT_ONCE
+            size = sum(entry.size for _, entry in tree.files()) if tree.whole else math.inf
+            small = not layers or size <= COPIED_AT_ONCE
             bound = _bound(project, root, tree, environment, without) if small else None
             if bound is not None and _works(bound, environment):
                 return bound
@@ -187,10 +189,6 @@ def _bound(
 def _bind(project: Path, copy: Path, environments: Iterable[str]) -> tuple[str, ...]:
     shown = [(str(project / path), str(copy / path)) for path in environments]
     return _started(project, copy=str(copy), shown=shown)
-
-
-def _size(tree: FolderTree) -> int:
-    return sum(entry.size for _, entry in tree.files()) if tree.whole else sys.maxsize
 
 
 def outside(command: Sequence[str], project: Path) -> tuple[str, ...]:

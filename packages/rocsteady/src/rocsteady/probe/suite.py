@@ -98,8 +98,6 @@ def observe(
             probe=probe.name,
             variant=probe.variant,
             outcome=ProbeOutcome.NOT_RUN,
-            tries=0,
-            seconds=0.0,
             why=planned.why_not,
             at=time.time(),
         )

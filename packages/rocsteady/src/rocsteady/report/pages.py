@@ -108,16 +108,12 @@ def _environment() -> jinja2.Environment:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
+    own = (stamp, duration, plural, inert, cell, code)
+    environment.filters.update({it.__name__: it for it in own})
     environment.filters.update(
-        stamp=stamp,
         local=_local,
-        duration=duration,
-        plural=plural,
-        sentence=_sentence,
-        inert=inert,
-        cell=cell,
-        code=code,
-        quoted=_quoted,
+        sentence=lambda text: f"{text[:1].upper()}{text[1:].rstrip('.')}.",
+        quoted=lambda text: "\n".join(f"    {line}" for line in text.rstrip().splitlines()),
     )
     environment.globals.update(rows_shown=ROWS, unconfirmed=UNCONFIRMED)
     environment.tests["moment"] = lambda value: isinstance(value, Moment)
@@ -136,15 +132,6 @@ def _local(at: float | None, zone: tzinfo | None = None) -> object:
     return markupsafe.Markup('<time datetime="{}" title="{}">{}</time>').format(
         local.isoformat(timespec="seconds"), utc, day
     )
-
-
-def _sentence(text: str) -> str:
-    return f"{text[:1].upper()}{text[1:].rstrip('.')}."
-
-
-def _quoted(text: str) -> str:
-    """Show lines in Markdown as they are, whatever characters are in them."""
-    return "\n".join(f"    {line}" for line in text.rstrip().splitlines())
 
 
 @cache

@@ -45,11 +45,6 @@ class Bar(Value, frozen=True, kw_only=True):
     title: str
 
 
-class IncidentLine(Value, frozen=True, kw_only=True):
-    x: float
-    title: str
-
-
 class AttemptCurve(Value, frozen=True, kw_only=True):
     """The line of one attempt: points as SVG has them."""
 
@@ -60,13 +55,12 @@ class AttemptCurve(Value, frozen=True, kw_only=True):
 
 class Picture(Value, frozen=True, kw_only=True):
     title: str  # for a screen reader, and for the caption
-    incidents: tuple[IncidentLine, ...]
+    incidents: tuple[tuple[float, str], ...]  # where each is, and its title
     incident_labels: tuple[Label, ...]
     ticks: tuple[Label, ...]
 
 
 class LinePlot(Picture, frozen=True, kw_only=True):
-    gpu: str
     grid: tuple[Label, ...]
     curves: tuple[AttemptCurve, ...]
     points: str  # for the script: "seconds,text;..."
@@ -83,8 +77,9 @@ class Timeline(Picture, frozen=True, kw_only=True):
 class TimeAxis:
     """Where a moment lies on a plot."""
 
-    def __init__(self, begin: float, end: float) -> None:
-        self.begin, self.end = begin, max(end, begin + 1.0)
+    def __init__(self, story: Story) -> None:
+        run = story.record.run
+        self.begin, self.end = run.started, max(run.ended or story.at, run.started + 1.0)
         self.length = self.end - self.begin  # seconds
 
     def x(self, at: float) -> float:
@@ -105,12 +100,8 @@ class TimeAxis:
         )
 
 
-def time_axis(story: Story) -> TimeAxis:
-    return TimeAxis(story.record.run.started, story.record.run.ended or story.at)
-
-
 def line_plot(plot: Plot, story: Story) -> LinePlot:
-    axis, text = time_axis(story), plot.unit.text
+    axis, text = TimeAxis(story), plot.unit.text
     points = [point for line in plot.series for point in line]
     lowest, highest = min(p.least for p in points), max(p.most for p in points)
     low, high = min(0.0, lowest) if plot.from_zero else lowest, highest
@@ -132,7 +123,6 @@ def line_plot(plot: Plot, story: Story) -> LinePlot:
     lines, line_labels = _incidents(story, axis)
     return LinePlot(
         title=title,
-        gpu=plot.gpu,
         incidents=lines,
         incident_labels=line_labels,
         ticks=axis.ticks(),
@@ -145,7 +135,7 @@ def line_plot(plot: Plot, story: Story) -> LinePlot:
 
 def timeline(story: Story) -> Timeline:
     """Lay out the attempts in their segments, and the incidents between them."""
-    axis = time_axis(story)
+    axis = TimeAxis(story)
     bars, labels, titles = [], [], []
     for attempt in story.attempts:
         end = attempt.ended or axis.end
@@ -195,10 +185,12 @@ def share_bar(shares: Sequence[tuple[str, float]]) -> tuple[Bar, ...]:
     return tuple(bars)
 
 
-def _incidents(story: Story, axis: TimeAxis) -> tuple[tuple[IncidentLine, ...], tuple[Label, ...]]:
+def _incidents(
+    story: Story, axis: TimeAxis
+) -> tuple[tuple[tuple[float, str], ...], tuple[Label, ...]]:
     """Return a line for each incident, and its number above it; of many, every n-th."""
     incidents = story.record.incidents
-    lines = tuple(IncidentLine(x=axis.x(each.at), title=spoken_title(each)) for each in incidents)
+    lines = tuple((axis.x(each.at), spoken_title(each)) for each in incidents)
     labels = tuple(
         Label(text=str(each.number), position=_percent_of_width(axis.x(each.at)))
         for each in incidents[:: max(1, -(-len(incidents) // LABELS))]

@@ -16,13 +16,11 @@ from rocsteady.doctor.knowledge.reader import load_knowledge
 from rocsteady.model import Value
 from rocsteady.plan.decision import (
     Change,
-    Milestone,
-    PlanDate,
     TippingPoint,
     by_hand,
-    timeline,
     tipping_points,
 )
+from rocsteady.plan.ranking import in_time
 from rocsteady.plan.trials import SHARE
 from rocsteady.plan.values import Basis, Option, Plan
 from rocsteady.report.story import UNCONFIRMED
@@ -54,6 +52,7 @@ PROBABILITIES = (
 MORE_TIME = "rocsteady plan --within 15m"
 LONG_JOB = 2 * 3600.0  # seconds
 REASONS = 3  # of a risk
+LAST_CALLS = 3  # options whose last moment is a date
 DETAILED = 6  # options that are drawn, and shown with their details
 DRILL, STATUS = "rocsteady drill --faults kill@50", "rocsteady status"
 
@@ -61,16 +60,12 @@ DRILL, STATUS = "rocsteady drill --faults kill@50", "rocsteady status"
 def decision_page(plan: Plan, *, now: float, zone: tzinfo | None = None) -> DecisionPage:
     plan = convert(redactor_here().value(msgspec.to_builtins(plan)), Plan)
     options = tuple(_row(option, plan, zone) for option in plan.options)
-    dates = tuple(
-        (full_moment(date.at, now=plan.made, zone=zone), _milestone(date, plan))
-        for date in timeline(plan)
-    )
     age = now - plan.made
     aged = (f"The plan was {duration(age)} old when this page was written.",) * (age > AGED)
     sections = (
         PageSection(title="Options", items=(PROBABILITIES,), heads=OPTIONS, rows=options),
         PageSection(title="If it goes wrong", items=tuple(chain_lines(plan, now, zone))),
-        PageSection(title="Timeline", heads=("When", "What"), rows=dates),
+        PageSection(title="Timeline", heads=("When", "What"), rows=tuple(_timeline(plan, zone))),
         PageSection(
             title="What would change the decision",
             items=tuple(_tipping_point(point, plan) for point in tipping_points(plan)),
@@ -160,37 +155,39 @@ def _chart(plan: Plan, zone: tzinfo | None) -> Chart | None:
         return round(min(seconds / span, 1.0) * 1000, 1)
 
     bars = tuple(
-        ChartBar(
-            title=f"{option.number}. {titled(option)}",
-            begin=place(finish.early),
-            end=place(finish.late),
-            middle=place(finish.seconds),
-        )
-        for option, finish in shown
+        (f"{it.number}. {titled(it)}", place(end.early), place(end.seconds), place(end.late))
+        for it, end in shown
     )
     until = full_moment(plan.made + span, now=plan.made, zone=zone, spread=span / 20)
     deadline = None if due is None else place(due)
     return Chart(bars=bars, deadline=deadline, until=until)
 
 
-def _milestone(date: PlanDate, plan: Plan) -> str:
-    option, name = date.option, f"option {date.option.number}"
-    match date.milestone:
-        case Milestone.BEGIN:
-            return f"{'Set-up' if by_hand(option) else 'Start'} of {name}"
-        case Milestone.TRAINING:
-            return f"Training starts, after the set-up ({_setup(option)})"
-        case Milestone.LATEST_END:
-            return f"Latest end of {name}, with 95 %"
-        case Milestone.LAST_CALL:
-            instead = "" if option is plan.options[0] else " instead"
-            return f"Last moment to start {name}{instead}"
-        case Milestone.DEADLINE:
-            spare = date.at - plan.made - (option.finish.seconds if option.finish else 0.0)
-            side = "after" if spare >= 0 else "before"
-            return f"Deadline: {duration(abs(spare))} {side} the likely end"
-        case Milestone.EARLIEST_END | Milestone.LIKELY_END:
-            return f"{date.milestone.value.capitalize()} of {name}"
+def _timeline(plan: Plan, zone: tzinfo | None) -> Iterator[tuple[str, str]]:
+    """Yield the dates of the first option, the deadline, and until when options can be chosen."""
+    if not plan.options or plan.options[0].finish is None:
+        return
+    first, finish = plan.options[0], plan.options[0].finish
+    name, made, work = f"option {first.number}", plan.made, by_hand(first)
+    dates = [(made, f"{'Set-up' if work else 'Start'} of {name}")]
+    if work:
+        dates.append((made + work, f"Training starts, after the set-up ({_setup(first)})"))
+    dates += [
+        (made + finish.early, f"Earliest end of {name}"),
+        (made + finish.seconds, f"Likely end of {name}"),
+        (made + finish.late, f"Latest end of {name}, with 95 %"),
+    ]
+    if plan.deadline is not None:
+        spare = plan.deadline - made - finish.seconds
+        side = "after" if spare >= 0 else "before"
+        dates.append((plan.deadline, f"Deadline: {duration(abs(spare))} {side} the likely end"))
+        chosen = [(it, it.finish) for it in plan.options if it.finish and in_time(it)]
+        for option, end in chosen[:LAST_CALLS]:
+            instead = "" if option is first else " instead"
+            text = f"Last moment to start option {option.number}{instead}"
+            dates.append((plan.deadline - end.late, text))
+    for at, text in sorted(dates, key=lambda date: date[0]):
+        yield full_moment(at, now=made, zone=zone), text
 
 
 def _today(plan: Plan) -> Iterator[Todo]:
@@ -296,17 +293,9 @@ class Todo(NamedTuple):
     commands: tuple[str, ...] = ()
 
 
-class ChartBar(Value, frozen=True, kw_only=True):
-    """From the earliest to the latest end of an option, in thousandths of the chart."""
-
-    title: str
-    begin: float
-    end: float
-    middle: float
-
-
 class Chart(Value, frozen=True, kw_only=True):
-    bars: tuple[ChartBar, ...]
+    bars: tuple[tuple[str, float, float, float], ...]
+    # of an option its title, and its earliest, likely and latest end in thousandths of the chart
     deadline: float | None
     until: str  # its right edge
 

@@ -44,13 +44,7 @@ SEVERAL = 2  # fixes, from which on their commands are one list
 HERE = "this machine"  # confirmed here: what a probe saw, which has no rule to explain
 LABELS = {Severity.BLOCKS: "block:", Severity.RISKS: "risk:", Severity.NOTES: "note:"}
 STYLES = {Severity.BLOCKS: RED, Severity.RISKS: YELLOW, Severity.NOTES: DIM}
-COUNTED = {
-    Severity.BLOCKS: ("problem", "problems"),
-    Severity.RISKS: ("risk", "risks"),
-    Severity.NOTES: ("note", "notes"),
-}
-
-
+COUNTED = {Severity.BLOCKS: "problem", Severity.RISKS: "risk", Severity.NOTES: "note"}
 Pieces = tuple[tuple[str, str], ...]  # of one line, each with its style
 
 
@@ -222,7 +216,7 @@ def _checked(page: Page, diagnosis: Diagnosis) -> None:
 
 def _counts(diagnosis: Diagnosis) -> str:
     counts = [
-        plural(len(found), *COUNTED[severity])
+        plural(len(found), COUNTED[severity])
         for severity in Severity
         if (found := diagnosis.having(severity))
     ]
@@ -283,13 +277,11 @@ def render_rule(rule: Rule, knowledge: Knowledge, *, page: Page, out_of_date: bo
     page.paragraph(f"{rule.title}.")
     page.line()
     page.paragraph(rule.why)
-    page.line()
-    page.line("What to do", style=BOLD)
+    page.heading("What to do")
     draw_fix(page, rule.fix, (rule.fix,), partial(typed, knowledge=knowledge))
     if any("<gfx>" in command for command in typed(rule.fix.commands, knowledge)):
         page.paragraph("With the GPU's name in it: rocsteady wheels --gpu GFX", indent=2)
-    page.line()
-    page.line("Sources", style=BOLD)
+    page.heading("Sources")
     disputed = ", disputed" if rule.disputed else ""
     page.paragraph(f"Evidence: {evidence(rule, sources)}{disputed}.", indent=2)
     day = last_checked(rule, sources)
@@ -307,14 +299,12 @@ def render_gpu(reports: GpuReports, *, page: Page) -> str:
     page.line(f"{arch.gfx}  {arch.name}", style=BOLD)
     page.paragraph(f"{', '.join(arch.cards)}.")
     if reports.rules:
-        page.line()
-        page.line("Known problems", style=BOLD)
+        page.heading("Known problems")
         column = max(len(rule.id) for rule in reports.rules) + 2
         for rule in reports.rules:
             page.row(rule.id, rule.title, indent=2, column=column)
     if reports.threads:
-        page.line()
-        page.line("Threads", style=BOLD)
+        page.heading("Threads")
         for source in reports.threads:
             _source(page, source)
     page.line()
@@ -358,8 +348,7 @@ def render_knowledge(report: KnowledgeReport, *, page: Page) -> str:
     newer = "newer than this rocsteady understands" if report.ignored else ""
     page.line(f"{'ignored':<{TABLE_LABEL}}{len(report.ignored):>6,}  {newer}".rstrip())
     page.lines(report.ignored[:IGNORED_SHOWN], indent=2)
-    page.line()
-    page.line("Compared with what is upstream", style=BOLD)
+    page.heading("Compared with what is upstream")
     for watcher in report.watchers:
         lines = (*watcher.open, *watcher.changed)
         seen = f"on {watcher.looked}, {watcher.at}" if watcher.looked else "never yet"

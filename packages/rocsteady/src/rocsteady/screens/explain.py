@@ -73,12 +73,10 @@ def failure_page(
     page.paragraph(NATURES[kind.nature])
     _likely_here(page, here)
     if fix := kind.fix or kind.advice:
-        page.line()
-        page.line("What to do", style=BOLD)
+        page.heading("What to do")
         draw_fix(page, fix, here.steps(fix))
     if workarounds := workarounds_for(kind):
-        page.line()
-        page.line("Workarounds", style=BOLD)
+        page.heading("Workarounds")
         page.paragraph(", ".join(workarounds), indent=2)
         page.line(f"  rocsteady explain {workarounds[0]}")
     _sources(page, failure.sources)
@@ -100,13 +98,11 @@ def guess_page(guesses: Sequence[KnownFailure], page: Page) -> str:
 def message_page(message: KnownMessage, line: str, page: Page) -> str:
     page.line(f"{message.id}  not a failure by itself", style=BOLD)
     page.paragraph(f"{message.title}.")
-    page.line()
-    page.line("Evidence", style=BOLD)
+    page.heading("Evidence")
     page.line(f"  {line}")
     page.line()
     page.paragraph(message.words)
-    page.line()
-    page.line("What to do", style=BOLD)
+    page.heading("What to do")
     draw_fix(page, message.fix, (message.fix, *message.fix.then))
     _sources(page, message.sources)
     return str(page)
@@ -121,8 +117,7 @@ def _head(failure: Failure) -> str:
 def _seen(page: Page, failure: Failure) -> None:
     if not failure.seen:
         return
-    page.line()
-    page.line("Evidence", style=BOLD)
+    page.heading("Evidence")
     for line in failure.seen:
         page.line(f"  {line}")
     if failure.line:
@@ -137,8 +132,7 @@ def _seen(page: Page, failure: Failure) -> None:
 def _likely_here(page: Page, here: MachineContext) -> None:
     if not here.findings:
         return
-    page.line()
-    page.line("Likely cause on this machine", style=BOLD)
+    page.heading("Likely cause on this machine")
     for finding in here.findings:
         page.paragraph(f"{finding.summary} ({finding.rule})", indent=2)
         page.lines(finding.fix.commands, indent=4)
@@ -195,8 +189,7 @@ def workaround_page(remedy: Remedy, page: Page) -> str:
 
 
 def _variables(page: Page) -> None:
-    page.line()
-    page.line("Variables, in the order in which they are unset", style=BOLD)
+    page.heading("Variables, in the order in which they are unset")
     for each in harmful_variables():
         page.line(f"  {each.name}")
         page.paragraph(each.why, indent=4)

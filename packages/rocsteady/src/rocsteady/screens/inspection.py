@@ -41,23 +41,19 @@ def render_inspection(found: Inspection, advice: Sequence[Step], *, page: Page) 
     page.paragraph(about(found), style=DIM)
     chain = shown_waiters(found)
     if chain and found.state in WAITS:
-        page.line()
-        page.line("Who waits for whom", style=BOLD)
+        page.heading("Who waits for whom")
         for waiter in chain:
             page.line(f"  {spoken(waiter.place) or 'not Python'}  (process {waiter.pid})")
             page.paragraph(wait_of(waiter), indent=4)
     if found.ways_out:
-        page.line()
-        page.line("What may still end the wait", style=BOLD)
+        page.heading("What may still end the wait")
         for clause in found.ways_out[:MAX_WAITERS]:
             page.paragraph(clause, indent=2)
     for waiter in shown_stacks(found):
-        page.line()
-        page.line(f"Stack of process {waiter.pid}, innermost first", style=BOLD)
+        page.heading(f"Stack of process {waiter.pid}, innermost first")
         for frame, users in stack_of(waiter):
             page.line(f"  {frame}", style="" if users else DIM)
-    page.line()
-    page.line("What to do", style=BOLD)
+    page.heading("What to do")
     for number, step in enumerate(to_do(found, advice), start=1):
         page.step(number, step.text)
         page.lines(step.commands, indent=5)

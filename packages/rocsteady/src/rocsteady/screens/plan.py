@@ -362,7 +362,10 @@ def setup(minutes: tuple[float, float] | None) -> str:
     for bigger, called in ((HOUR // MINUTE, "h"), (DAY // MINUTE, "d")):
         if minutes[1] >= 2 * bigger:
             unit, name = bigger, called
-    least, most = (_tidy(each / unit) for each in minutes)
+    least, most = (
+        f"{each:,.0f}" if each >= TEN else f"{round(each, 1):g}"
+        for each in (minutes[0] / unit, minutes[1] / unit)
+    )
     return f"{most} {name}" if least == most else f"{least}-{most} {name}"
 
 
@@ -395,10 +398,6 @@ def spread(finish: Finish) -> float:
 def clean(text: str) -> str:
     """Return text of others on one line, without what would move the cursor."""
     return printable(" ".join(text.split()))
-
-
-def _tidy(number: float) -> str:
-    return f"{number:,.0f}" if number >= TEN else f"{round(number, 1):g}"
 
 
 def _priced(price: Price) -> str:

@@ -146,14 +146,6 @@ def one_line(command: Sequence[str]) -> str:
     return "YOUR COMMAND" if any("\n" in word for word in command) else shown_command(command)
 
 
-def _note(event: Note) -> Line:
-    return Line(" ".join(event.text.split()))
-
-
-def _faults(event: Faults) -> Line:
-    return Line(f"injected into this run: {event.variable} is set")
-
-
 def _started(event: Started) -> Line:
     facts: list[str] = [event.name + " again" * event.again]
     advice: tuple[Advice, ...] = ()
@@ -250,10 +242,6 @@ def _waits(verdict: Verdict) -> str:
     return f"{who}{'deadlocked' if closed else 'waiting'} on {what}"
 
 
-def _moving(event: Moving) -> Line:
-    return Line(f"{_at_step(event.step)}{' ' * bool(event.step)}after {duration(event.after)}")
-
-
 def _crashed(event: Crashed) -> Line:
     at = f" at {event.place}" if event.place else ""
     at = at if event.rank is None else f" on rank {event.rank}{at}"
@@ -348,11 +336,11 @@ def _at_step(step: int | None) -> str:
 
 
 WRITERS: dict[type[Event], Callable[..., Line]] = {
-    Note: _note,
-    Faults: _faults,
+    Note: lambda event: Line(" ".join(event.text.split())),
+    Faults: lambda event: Line(f"injected into this run: {event.variable} is set"),
     Started: _started,
     Quiet: _quiet,
-    Moving: _moving,
+    Moving: lambda event: Line(f"{_at_step(event.step)} after {duration(event.after)}".lstrip()),
     Crashed: _crashed,
     Waiting: _waiting,
     Resumed: _resumed,

@@ -152,6 +152,10 @@ class Page:
         """Add one line as it is: what is meant to be copied is never broken."""
         self.styled_line((text, style))
 
+    def heading(self, text: str) -> None:
+        self.line()
+        self.line(text, style=BOLD)
+
     def styled_line(self, *pieces: tuple[str, str]) -> None:
         from rich.text import Text  # noqa: PLC0415 - loaded with the console
 

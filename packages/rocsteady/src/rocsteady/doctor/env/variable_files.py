@@ -58,7 +58,9 @@ def assignments(text: str, file: str) -> tuple[Assignment, ...]:
     for command in text.split("\n"):
         first, at = line, 0
         environment = line if ENVIRONMENT.match(command) else environment
-        matches = sorted((each for form in FORMS for each in form.finditer(command)), key=_end)
+        matches = sorted(
+            (each for form in FORMS for each in form.finditer(command)), key=re.Match.end
+        )
         alone = script and not FORMS[0].sub("", command).strip(f"; {BREAK}")
         block = environment
         if script:
@@ -71,10 +73,6 @@ def assignments(text: str, file: str) -> tuple[Assignment, ...]:
             found[block, name] = Assignment(name, _value(match), f"line {line}", seen, block)
         line += command.count(BREAK, at) + 1
     return tuple(found.values())
-
-
-def _end(match: re.Match[str]) -> int:
-    return match.end()
 
 
 def _value(match: re.Match[str]) -> str | None:

@@ -15,7 +15,8 @@ from typing import NamedTuple
 import msgspec
 from rocsteady_train.untrusted_file import read_regular
 
-from rocsteady.doctor.diagnosis import CHECKS, brief, doctors_knowledge, rule_findings
+from rocsteady.doctor.checks import CHECKS
+from rocsteady.doctor.diagnosis import brief, doctors_knowledge, rule_findings
 from rocsteady.doctor.env.variable_files import Assignment, assignments
 from rocsteady.doctor.facts import gather
 from rocsteady.doctor.knowledge.hardware import Variable
@@ -158,11 +159,6 @@ def _verdicts(
         )
 
 
-class _Caused(NamedTuple):
-    harmful: tuple[Finding, ...]
-    resolved: tuple[Finding, ...]
-
-
 class _Rules:
     def __init__(
         self, machine: Machine, knowledge: Knowledge, variables: tuple[SetVariable, ...]
@@ -192,10 +188,10 @@ class _Rules:
     def harm_of(self, name: str, value: str | None) -> str:
         """Return what would be wrong if this were set too."""
         added = SetVariable(name=name, value=value)
-        found = _Rules(self.machine, self.knowledge, (*self.variables, added)).caused(name).harmful
+        found = _Rules(self.machine, self.knowledge, (*self.variables, added)).caused(name)[0]
         return next((it.summary for it in found if it.severity is not Severity.NOTES), "")
 
-    def caused(self, name: str) -> _Caused:
+    def caused(self, name: str) -> tuple[list[Finding], list[Finding]]:
         """Return what holds because of a variable, and what does not hold because of it."""
         alone = self._holding([it for it in self.variables if it.name == name])
         without = self._holding([it for it in self.variables if it.name != name])
@@ -209,7 +205,7 @@ class _Rules:
             for rule, finding in self._none.items()
             if rule not in self._all and (rule not in alone or rule in without)
         ]
-        return _Caused(tuple(harmful), tuple(resolved))
+        return harmful, resolved
 
     def reason(self, known: Variable, effect: Effect, text: str) -> VariableReason:
         sources = tuple(self.knowledge.sources[key] for key in known.sources)
@@ -258,15 +254,15 @@ def _reasons(each: Assignment, rules: _Rules) -> tuple[VariableReason, ...]:
         return (rules.reason(known, Effect.NONE, NO_SUCH_NODE),)
     if rules.hides_all(each.name):
         return (rules.reason(known, Effect.HARMS, f"{HIDES_ALL} {known.meaning}"),)
-    caused = rules.caused(each.name)
-    reasons = [*_by_rules(each, caused, rules), *_by_list(each, known, rules)]
+    harmful, resolved = rules.caused(each.name)
+    reasons = [*_by_rules(each, harmful, resolved, rules), *_by_list(each, known, rules)]
     if any(reason.effect is Effect.CANCELLED for reason in reasons):
         reasons = [reason for reason in reasons if reason.effect is not Effect.CANCELS]
     wrong = wrong_value(each.value, known)
     if wrong:
         reasons.append(rules.reason(known, Effect.INVALID, f"{wrong} {known.meaning}"))
-    elif not caused.harmful:
-        reasons += _by_kind(each, known, rules)
+    elif not harmful:
+        reasons.append(rules.reason(known, *_by_kind(each, known, rules)))
     return tuple(reasons)
 
 
@@ -306,8 +302,10 @@ def _unknown(each: Assignment, known: Variable | None, rules: _Rules) -> Variabl
     return VariableReason(effect=Effect.UNKNOWN, text=text + meant)
 
 
-def _by_rules(each: Assignment, caused: _Caused, rules: _Rules) -> Iterator[VariableReason]:
-    for finding in caused.harmful:
+def _by_rules(
+    each: Assignment, harmful: list[Finding], resolved: list[Finding], rules: _Rules
+) -> Iterator[VariableReason]:
+    for finding in harmful:
         harms = finding.severity is not Severity.NOTES
         effect = rules.knowledge.rules[finding.rule].effect
         if effect is Effect.PARTLY and "," not in (each.value or ""):
@@ -318,7 +316,7 @@ def _by_rules(each: Assignment, caused: _Caused, rules: _Rules) -> Iterator[Vari
             rule=finding.rule,
             sources=finding.sources,
         )
-    for finding in caused.resolved:
+    for finding in resolved:
         title = rules.knowledge.rules[finding.rule].title
         yield VariableReason(
             effect=Effect.HELPS,
@@ -345,30 +343,26 @@ def _by_list(each: Assignment, known: Variable, rules: _Rules) -> Iterator[Varia
             yield rules.reason(listed_as, Effect.CANCELLED, text)
 
 
-def _by_kind(each: Assignment, known: Variable, rules: _Rules) -> Iterator[VariableReason]:
-    """Yield what the list of variables says, where no rule says more."""
+def _by_kind(  # noqa: PLR0911 - one return an effect
+    each: Assignment, known: Variable, rules: _Rules
+) -> tuple[Effect, str]:
+    """Return what the list of variables says, where no rule says more."""
     gone = gone_from(each.name)
     rocm = rules.machine.torch.rocm if rules.machine.torch else None
     if gone and rocm and version_fits(rocm, f">={gone.since}"):
-        yield rules.reason(known, Effect.NONE, f"Not in {gone.text}. {known.meaning}")
-    elif rocm and "rocm" in known.valid and not version_fits(rocm, known.valid["rocm"]):
-        text = f"ROCm {rocm} does not read it. {known.meaning}"
-        yield rules.reason(known, Effect.NONE, text)
-    elif known.building:
-        text = f"Read only when code is compiled. {known.meaning}"
-        yield rules.reason(known, Effect.NONE, text)
-    elif known.default and each.value == known.default:
-        text = f"{each.value} is the default. {known.meaning}"
-        yield rules.reason(known, Effect.NONE, text)
-    elif known.debugging:
-        yield rules.reason(known, Effect.DEBUGGING, known.meaning)
-    else:
-        asked = rules.about_gpus(each.name)
-        if asked:
-            text = f"{known.meaning} Not judged without a GPU: {'; '.join(asked)}."
-            yield rules.reason(known, Effect.DEPENDS, text)
-        else:
-            yield rules.reason(known, Effect.ACTS, known.meaning)
+        return Effect.NONE, f"Not in {gone.text}. {known.meaning}"
+    if rocm and "rocm" in known.valid and not version_fits(rocm, known.valid["rocm"]):
+        return Effect.NONE, f"ROCm {rocm} does not read it. {known.meaning}"
+    if known.building:
+        return Effect.NONE, f"Read only when code is compiled. {known.meaning}"
+    if known.default and each.value == known.default:
+        return Effect.NONE, f"{each.value} is the default. {known.meaning}"
+    if known.debugging:
+        return Effect.DEBUGGING, known.meaning
+    if asked := rules.about_gpus(each.name):
+        text = f"{known.meaning} Not judged without a GPU: {'; '.join(asked)}."
+        return Effect.DEPENDS, text
+    return Effect.ACTS, known.meaning
 
 
 LARGEST_FILE = 1024 * 1024  # bytes

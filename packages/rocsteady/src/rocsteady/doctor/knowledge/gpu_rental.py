@@ -45,12 +45,8 @@ def speed_of(
     cards: Iterable[CardSpeed], device: int | None, compute_units: int | None
 ) -> CardSpeed | None:
     """Return the card of this PCI device that has so many units; None if it is not known."""
-    if device is None or compute_units is None:
-        return None
-    for card in cards:
-        if device in card.devices and card.compute_units == compute_units:
-            return card
-    return None
+    same = (it for it in cards if device in it.devices and it.compute_units == compute_units)
+    return next(same, None)
 
 
 OLD_AFTER_DAYS = 14

@@ -216,7 +216,12 @@ def load_knowledge(
         for where, rule in data.entries(document, "rule", Rule)
     ]
     known = _References(
-        sources=data.sources, arches=arches, variables=variables, facts=facts, checks=checks
+        data.sources,
+        arches,
+        {arch.family for arch in arches.values()},
+        variables,
+        None if facts is None else {*facts, *(f"variable:{name}" for name in variables)},
+        checks,
     )
     good_variables = {
         name: variable
@@ -239,25 +244,15 @@ def load_knowledge(
     )
 
 
-class _References:
+class _References(NamedTuple):
     """The names that an entry may refer to. ``facts`` and ``checks``: None is not checked."""
 
-    def __init__(
-        self,
-        *,
-        sources: Mapping[str, Source],
-        arches: Mapping[str, Arch],
-        variables: Collection[str],
-        facts: Collection[str] | None,
-        checks: Collection[str] | None,
-    ) -> None:
-        self.sources = sources
-        self.families = {arch.family for arch in arches.values()}
-        self.arches = arches
-        self.variables = variables
-        names = (f"variable:{name}" for name in variables)
-        self.facts = None if facts is None else {*facts, *names}
-        self.checks = checks
+    sources: Mapping[str, Source]
+    arches: Collection[str]
+    families: Collection[str]
+    variables: Collection[str]
+    facts: Collection[str] | None
+    checks: Collection[str] | None
 
     def wrong_with(self, rule: Rule) -> Problems:
         """Yield what is wrong with a rule: the field, and a sentence."""

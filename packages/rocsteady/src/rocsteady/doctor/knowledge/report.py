@@ -31,7 +31,7 @@ def knowledge_report(
     knowledge: Knowledge, data: DataFolder, *, remedies: Iterable[Iterable[str]], today: date
 ) -> KnowledgeReport:
     """Return the size and age of each table; ``remedies`` are the sources of each remedy."""
-    failures, waits = load_failures(data), load_waits(data).signs
+    failures, waits = load_failures(data), load_waits(data)
     entries_of: dict[str, Iterable[tuple[str, KnowledgeEntry]]] = {
         "rules": knowledge.rules.items(),
         "variables": knowledge.variables.items(),
@@ -53,12 +53,7 @@ def knowledge_report(
         "failures": [kind.sources for kind in failures.kinds.values()],
         "signatures": [signature.sources for signature in failures.signatures],
         "messages": [message.sources for message in known_messages(data)],
-        "waits": [
-            sign.sources
-            for signs in (waits.devices, waits.helpers, waits.collectives, waits.persons)
-            for sign in signs
-        ]
-        + [loop.sources for loop in waits.loops],
+        "waits": [sign.sources for signs in (*waits.signs.values(), waits.loops) for sign in signs],
         "remedies": list(remedies),
         "harmful variables": [variable.sources for variable in harmful_variables(data)],
         "resume arguments": [argument.sources for argument in load_arguments(data)],

@@ -76,18 +76,7 @@ class Rule(KnowledgeEntry, frozen=True, kw_only=True):
 
 PLACEHOLDER = re.compile(r"\{([\w.:-]+)\}")
 GROUPS = ("all", "any", "none")
-OPERATORS = (
-    "is_",
-    "one_of",
-    "family",
-    "version",
-    "at_least",
-    "below",
-    "contains",
-    "starts_with",
-    "present",
-    "distinct",
-)
+OPERATORS = Condition.__struct_fields__[Condition.__struct_fields__.index("fact") + 1 :]
 
 
 def operator_of(leaf: Condition) -> str:

@@ -6,13 +6,14 @@ The same stack means different things to different rooms; here it is only recogn
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from enum import Enum
 
 from rocsteady.doctor.knowledge.reader import DataFolder, Problems
 from rocsteady.doctor.knowledge.values import Sources
 from rocsteady.model import Value
 
+TABLES = ("device", "helper", "collective", "person")  # of frames and threads
 # Below these no code of the user's runs, unless a frame of it is between.
 PYTHONS_OWN = re.compile(
     r"[(/]python\d[.\d]*/(?:threading|queue|selectors"
@@ -46,36 +47,28 @@ class WaitLoop(FramePattern, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     ended_by: EndedBy
 
 
-class Signs(Value, frozen=True, kw_only=True):
-    devices: tuple[FramePattern, ...]
-    helpers: tuple[FramePattern, ...]
-    collectives: tuple[FramePattern, ...]
-    persons: tuple[FramePattern, ...]
-    loops: tuple[WaitLoop, ...]
-
-
 class WaitKnowledge:
     """Recognises stacks. Frames are "function (file:line)", innermost first."""
 
-    def __init__(self, signs: Signs) -> None:
-        self.signs = signs
-        self._devices = _Names(signs.devices)
-        self._helpers = _Names(signs.helpers)
-        self._collectives = _Names(signs.collectives)
-        self._persons = _Names(signs.persons)
-        self._loops = [(_Names([loop]), loop) for loop in signs.loops]
+    def __init__(
+        self, signs: Mapping[str, tuple[FramePattern, ...]], loops: tuple[WaitLoop, ...]
+    ) -> None:
+        self.signs, self.loops = signs, loops
+        self._names = {table: _Names(found) for table, found in signs.items()}
+        self._loops = [(_Names([loop]), loop) for loop in loops]
 
     def device(self, native: Sequence[str]) -> int | None:
         """Return the place of the innermost function that waits for a device, if there is one."""
-        return next((i for i, frame in enumerate(native) if self._devices.in_native(frame)), None)
+        names = self._names["device"]
+        return next((i for i, frame in enumerate(native) if names.in_native(frame)), None)
 
     def helper(self, name: str, frames: Sequence[str], native: Sequence[str]) -> bool:
         """Return whether a thread only serves: it never decides whether the training goes on."""
-        return name in self._helpers.threads or self._helpers.found(frames, native)
+        return name in self._names["helper"].threads or self._names["helper"].found(frames, native)
 
     def collective(self, frames: Sequence[str], native: Sequence[str]) -> bool:
         """Return whether a thread waits for the other ranks."""
-        return self._collectives.found(frames, native)
+        return self._names["collective"].found(frames, native)
 
     def loop(self, frames: Sequence[str], native: Sequence[str]) -> tuple[EndedBy, float] | None:
         """Recognise a wait that its own loop repeats for ever; return who ends it, and its period.
@@ -92,7 +85,7 @@ class WaitKnowledge:
 
     def person(self, frames: Sequence[str]) -> bool:
         """Return whether a thread waits for somebody at a debugger."""
-        return self._persons.found(frames, ())
+        return self._names["person"].found(frames, ())
 
 
 class _Names:
@@ -123,20 +116,13 @@ def _innermost_but_for_python(frames: Sequence[str]) -> int:
 
 def load_waits(data: DataFolder | None = None) -> WaitKnowledge:
     data = data or DataFolder()
-    document = data.document("waits.toml", "device", "helper", "collective", "person", "loop")
-
-    def patterns(table: str) -> tuple[FramePattern, ...]:
-        return data.listed(data.entries(document, table, FramePattern), _wrong_with)
-
-    return WaitKnowledge(
-        Signs(
-            devices=patterns("device"),
-            helpers=patterns("helper"),
-            collectives=patterns("collective"),
-            persons=patterns("person"),
-            loops=data.listed(data.entries(document, "loop", WaitLoop), _wrong_with),
-        )
-    )
+    document = data.document("waits.toml", *TABLES, "loop")
+    signs = {
+        table: data.listed(data.entries(document, table, FramePattern), _wrong_with)
+        for table in TABLES
+    }
+    loops = data.listed(data.entries(document, "loop", WaitLoop), _wrong_with)
+    return WaitKnowledge(signs, loops)
 
 
 def _wrong_with(sign: FramePattern) -> Problems:

@@ -416,15 +416,9 @@ def _is_card_bridge(view: View, folder: str) -> bool:
 
 def _link(view: View, folder: str) -> PcieLink | None:
     width = view.number(f"{folder}/current_link_width")
-    speed = _gigatransfers(view.text(f"{folder}/current_link_speed"))
-    if not width or speed is None:
-        return None
-    return PcieLink(width=width, speed=speed)
-
-
-def _gigatransfers(text: str | None) -> float | None:
-    match = re.match(r"(\d{1,4}(?:\.\d{1,3})?) GT/s", text or "")
-    return float(match.group(1)) if match else None
+    told = view.text(f"{folder}/current_link_speed") or ""
+    speed = re.match(r"(\d{1,4}(?:\.\d{1,3})?) GT/s", told)
+    return PcieLink(width=width, speed=float(speed[1])) if width and speed else None
 
 
 # Whether a screen hangs on an AMD GPU: who resets that GPU takes the picture away.

@@ -11,13 +11,13 @@ from rocsteady.doctor.knowledge.reader import Knowledge
 from rocsteady.doctor.machine.gpus import Access, GpuSurvey, read_access, survey_gpus
 from rocsteady.doctor.machine.python_env import PythonEnv, find_python
 from rocsteady.doctor.machine.rocm import (
+    LIBNUMA,
     Cache,
     RocmInstall,
     Shadow,
     read_caches,
     read_distribution_hsa,
     read_installs,
-    read_libnuma,
     read_shadows,
 )
 from rocsteady.doctor.machine.system import (
@@ -81,7 +81,7 @@ def read_machine(view: View, known_variables: Collection[str]) -> Machine:
         rocm=read_installs(view),
         library_shadows=read_shadows(view),
         distribution_hsa=read_distribution_hsa(view),
-        libnuma=read_libnuma(view),
+        libnuma=next((path for path in LIBNUMA if view.exists(path)), ""),
         limits=read_limits(view),
         caches=read_caches(view),
         python=python,

@@ -61,11 +61,6 @@ def read_shadows(view: View) -> tuple[Shadow, ...]:
     return tuple(shadows)
 
 
-def read_libnuma(view: View) -> str:
-    """Return where the loader finds libnuma under its plain name; "" if it does not."""
-    return next((path for path in LIBNUMA if view.exists(path)), "")
-
-
 def read_distribution_hsa(view: View) -> tuple[str, ...]:
     """Return the ROCm runtime libraries that the distribution itself brought."""
     return tuple(path for path in DISTRIBUTION_HSA if view.exists(path))

@@ -146,8 +146,9 @@ class Limits(Value, frozen=True, kw_only=True):
 
 def read_limits(view: View) -> Limits:
     meminfo = view.text("/proc/meminfo") or ""
+    total = re.search(r"^MemTotal:\s+(\d{1,15}) kB", meminfo, re.MULTILINE)
     return Limits(
-        memory_total=_kilobytes(meminfo, "MemTotal"),
+        memory_total=int(total[1]) * 1024 if total else None,
         memory_limit=_memory_limit(view),
         shared_memory=view.disk("/dev/shm") if view.platform == "linux" else None,  # noqa: S108 - read, not written
         folder=view.disk(view.root.folder),
@@ -189,11 +190,6 @@ def _limits_up(view: View, mount: str, group: str | None, name: str) -> list[int
         if not group:
             return found
         group = group.rpartition("/")[0]
-
-
-def _kilobytes(meminfo: str, name: str) -> int | None:
-    match = re.search(rf"^{name}:\s+(\d{{1,15}}) kB", meminfo, re.MULTILINE)
-    return int(match.group(1)) * 1024 if match else None
 
 
 # The variables in force that ROCm and PyTorch read, or look as if they did. The value of a

@@ -46,10 +46,7 @@ class View:
         self.waiting_for: tuple[Question, float] | None = None
         self.environment = root.environment
         self.user = root.user
-
-    @property
-    def platform(self) -> str:
-        return self.root.platform
+        self.platform = root.platform
 
     def text(self, path: str) -> str | None:
         found: str | None = self._ask("text", path)

@@ -107,11 +107,7 @@ def wsl2(export: Export) -> Files:
 
 
 TARGETS: Mapping[str, Callable[[Export], Files]] = {
-    "wsl2": wsl2,
-    "skypilot": skypilot,
-    "container": container,
-    "slurm": slurm,
-    "kubernetes": kubernetes,
+    target.__name__: target for target in (wsl2, skypilot, container, slurm, kubernetes)
 }
 
 

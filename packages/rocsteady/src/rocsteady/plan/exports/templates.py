@@ -32,20 +32,9 @@ def _environment() -> jinja2.Environment:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    made.filters.update(
-        shellquote=shlex.quote,
-        shelljoin=shlex.join,
-        no_option=no_option,
-        yaml=yaml_text,
-        unexpanded=unexpanded,
-        copy_source=copy_source,
-        plain=plain,
-        prose=prose,
-        lines=_lines,
-        comment=comment,
-        paragraphs=paragraphs,
-        fenced=fenced,
-    )
+    own = (no_option, unexpanded, copy_source, plain, prose, comment, paragraphs, fenced)
+    made.filters.update({it.__name__: it for it in own})
+    made.filters.update(shellquote=shlex.quote, shelljoin=shlex.join, yaml=yaml_text, lines=_lines)
     return made
 
 

@@ -17,7 +17,7 @@ from rocsteady.hangs.looking.memory import shared_memory_is_full
 from rocsteady.hangs.values import trainers
 from rocsteady.model import CPU, Outcome
 from rocsteady.run.attempt.attempt_end import AttemptEnd, without_stopped_line
-from rocsteady.run.context import AttemptContext, Services
+from rocsteady.run.context import AttemptContext
 from rocsteady.system.gpu_users import held_by_others
 from rocsteady.system.logfile import STAMP
 from rocsteady.system.parallel import run_all
@@ -46,7 +46,7 @@ def _culprit(end: AttemptEnd) -> int | None:
     return end.found.verdict.culprit or alone
 
 
-def collect_symptoms(context: AttemptContext, services: Services, end: AttemptEnd) -> Symptoms:
+def collect_symptoms(context: AttemptContext, end: AttemptEnd) -> Symptoms:
     """Collect what is known of an attempt that failed. What cannot be had is left out."""
     culprit, log = _culprit(end), log_tail(context.log)
     ended = end.exit
@@ -74,7 +74,6 @@ def collect_symptoms(context: AttemptContext, services: Services, end: AttemptEn
         loader_workers=end.loader is not None and end.loader.workers > 0,
         shared_full=shared_memory_is_full(),
         raised=end.raised,
-        variables=services.known_variables,
         disk_free=_free(context.spec.folder, end.unsaved),
         file_limit=end.saved.limit,
         gpu_taken=held_by_others(end.processes),

@@ -89,7 +89,7 @@ class AttemptReview:
         if not is_failure(end):
             return None
         try:
-            symptoms = collect_symptoms(context, self._services, end)
+            symptoms = collect_symptoms(context, end)
             named = Classifier(load_failures()).name(symptoms)
             return self.judged(named, end, history), self._keep(context.number, end)
         except Exception as error:  # noqa: BLE001 - the run goes on
