@@ -1,4 +1,4 @@
-"""The README's picture shows what the program really says, and each link of a page leads somewhere."""
+"""The picture of the README shows what the program says, and links of pages lead somewhere."""
 
 from __future__ import annotations
 
@@ -43,7 +43,8 @@ TO_A_FILE = re.compile(r"\]\(([^)#:\s]+)(?:#[^)]*)?\)")
 
 
 def test_each_link_leads_to_what_is_in_a_checkout() -> None:
-    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, check=True)
+    command = ("git", "ls-files", "-z")
+    listed = subprocess.run(command, cwd=ROOT, capture_output=True, check=True)
     files = [Path(name) for name in listed.stdout.decode().split("\0")]
     there = {*files, *(above for file in files for above in file.parents)}
     pages = [
