@@ -60,3 +60,15 @@ def test_a_folder_on_the_path_of_the_script_is_not_on_ours(project: Project) -> 
     started = project.run("--detach", "--", sys.executable, "-c", "import train", name="other")
 
     assert (here.code, started.code) == (0, 0), here.err + started.err
+
+
+def test_a_rehearsal_imports_nothing_of_a_folder_on_the_path(project: Project) -> None:
+    for name in ("json", "ctypes", "typing", "errno"):
+        project.script("open(__file__ + '.taken', 'w').close(); raise ImportError", f"{name}.py")
+    project.environment["PYTHONPATH"] = str(project.folder)
+    project.program = (str(Path(sys.executable).with_name("rocsteady")),)
+
+    tried = project.say("init", "--seconds", "1", "--", "/bin/true")
+
+    assert tried.code == 0, tried.err
+    assert not list(project.folder.glob("*.taken"))

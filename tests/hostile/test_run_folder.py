@@ -341,3 +341,45 @@ def test_a_journal_that_is_lost_is_said_to_be(left: Project, content: bytes | No
     assert ("next" in listed.out, earlier in listed.out) == (True, False)
     assert aside == ([content] if content else [])
     assert (journal.parent / "runs" / earlier / "attempt-1.log").exists()
+
+
+SWAPS = """
+    import os, signal, sys
+    name, loot, kind = sys.argv[1:]
+    os.rename(".rocsteady", ".gone")
+    os.makedirs(".rocsteady/runs")
+    if kind == "runs":
+        os.rmdir(".rocsteady/runs")
+        os.symlink(loot, ".rocsteady/runs")
+    elif kind == "run":
+        os.symlink(os.path.join(loot, name), f".rocsteady/runs/{name}")
+    else:
+        os.mkdir(f".rocsteady/runs/{name}")
+        os.symlink(loot, f".rocsteady/runs/{name}/{kind}")
+        os.chown(f".rocsteady/runs/{name}", 65534, 65534)
+    os.chown(".rocsteady", 65534, 65534)
+    print("step 1", flush=True)
+    os.kill(os.getpid(), signal.SIGSEGV)
+"""
+
+
+@pytest.mark.skipif(os.name == "nt" or os.geteuid(), reason="takes root, to be another user too")
+@pytest.mark.parametrize("kind", ["runs", "run", "evidence-1", "aside-1"])
+def test_nothing_is_written_where_somebody_put_another_folder(project: Project, kind: str) -> None:
+    """In a project that others can write to, the folder of a run can be exchanged while it runs."""
+    loot = project.home / "loot"
+    (loot / project.name).mkdir(parents=True)
+    kept = ("attempt-2.log", "memory.json", "stacks.txt", "train.py", "resumed")
+    for folder in (loot, loot / project.name):
+        for name in kept:
+            (folder / name).write_text("mine")
+    project.script(SWAPS)
+
+    words = (sys.executable, "train.py", project.name, str(loot), kind)
+    ended = project.run("--resume", "never", "--", *words)
+
+    assert ended.code == 76, ended.err
+    assert "was not when the run began" in ended.err
+    assert sorted(each.name for each in loot.iterdir()) == sorted((*kept, project.name))
+    for folder in (loot, loot / project.name):
+        assert {(folder / name).read_text() for name in kept} == {"mine"}

@@ -14,6 +14,7 @@ import pytest
 from rocsteady.errors import JournalError
 from rocsteady.model import Strategy
 from rocsteady.store import location as place_module
+from rocsteady.store.account_records import UsedFile, keep, kept
 from rocsteady.store.journal import Journal
 from rocsteady.store.location import (
     Place,
@@ -237,6 +238,23 @@ def test_a_link_or_a_folder_of_another_user_is_not_used(
     monkeypatch.setattr(os, "geteuid", lambda: 4711)  # to be another user takes root
     with pytest.raises(JournalError, match="belongs to another user"):
         find_place(project, state=state, temporary=state, filesystem=local)
+
+
+@posix
+def test_what_was_agreed_to_is_read_from_a_folder_of_ones_own_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    job, state = tmp_path / "rocsteady.toml", tmp_path / "rocsteady"
+    keep(UsedFile(sha256="0"), job)
+    assert kept(UsedFile, job) is not None
+
+    state.chmod(0o777)
+    assert kept(UsedFile, job) is None
+
+    state.chmod(0o700)
+    monkeypatch.setattr(os, "geteuid", lambda: 4711)
+    assert kept(UsedFile, job) is None
 
 
 def test_on_a_network_the_database_is_in_the_local_state_folder(tmp_path: Path) -> None:

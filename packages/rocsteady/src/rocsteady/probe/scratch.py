@@ -253,7 +253,7 @@ def _started(project: Path, **order: object) -> tuple[str, ...]:
 
     empty = {"layers": (), "closed": (), "shown": (), "copy": "", "redirect": False}
     mounts = msgspec.json.encode({**empty, **order, "folder": str(project)}).decode()
-    return (sys.executable, overlay.__file__, mounts)
+    return (sys.executable, "-I", "-S", overlay.__file__, mounts)
 
 
 def _layer(root: Path, name: str, lower: Path, at: Path | None) -> dict[str, str]:

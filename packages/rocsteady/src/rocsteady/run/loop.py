@@ -82,6 +82,7 @@ from rocsteady.run.telling.notifications import RunNotices
 from rocsteady.store.account_records import keep, kept
 from rocsteady.store.forecast import between_failures
 from rocsteady.store.identity import is_alive, script_fingerprint
+from rocsteady.store.location import check_own
 from rocsteady.store.values import AttemptRecord, Sample
 from rocsteady.wording import near, plural
 
@@ -371,6 +372,7 @@ class Supervisor:
 
     def _prepare(self, number: int, decision: Decision | None) -> AttemptContext:
         """Choose the checkpoint to go on from; observers may change what is launched."""
+        check_own(self._spec.records)
         checkpoint, job = self._checkpoints.newest(), self._checkpoints.job
         self._checkpoints.started()
         launched, before = launch(job), StepEstimate()

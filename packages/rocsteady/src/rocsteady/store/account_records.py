@@ -18,7 +18,7 @@ from rocsteady_train.untrusted_file import read_regular
 
 from rocsteady.model import Strategy, Value
 from rocsteady.store.identity import fingerprint
-from rocsteady.store.location import PRIVATE, RUNS, make_private, memory_file
+from rocsteady.store.location import PRIVATE, RUNS, is_own, make_private, memory_file
 from rocsteady.store.user_folders import state_folder
 from rocsteady.store.values import AttemptRecord, DecisionRecord, Run
 from rocsteady.system.atomic_file import write_whole
@@ -102,6 +102,8 @@ def keep(value: Value, records: Path) -> None:
 
 
 def kept(kind: type[T], records: Path) -> T | None:
+    if not is_own(_state()):  # whoever can write there could agree for us
+        return None
     try:
         content = read_regular(account_folder(records) / kind.__name__, ACCOUNT_BYTES)
         return convert(json.loads(content), kind)

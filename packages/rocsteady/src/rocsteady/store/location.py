@@ -129,7 +129,7 @@ def existing_places(
             folder=own_folder(own) if on_network else folder,
             database=folder / DATABASE,
             wal=not is_network(filesystem(folder), folder),
-            memory=memory if memory.is_file() else None,
+            memory=memory if is_own(memory.parent) and memory.is_file() else None,
             memory_writable=os.access(memory, os.W_OK),
         )
         places.append(place)
@@ -208,6 +208,30 @@ def run_folder(folder: Path, name: str) -> Path:
     return path
 
 
+def check_own(records: Path) -> None:
+    """Raise ``JournalError`` if the folder of a run has become a link, or somebody else's.
+
+    In a project that others can write to, they can put another folder in place of ours.
+    """
+    above = records.parents[:2] if records.parent.name == RUNS else ()
+    try:
+        for each in (records, *above):
+            _refuse_foreign(each)
+    except FileNotFoundError:  # there is nothing that could mislead us
+        return
+    except OSError as error:
+        raise JournalError(f"{_why(error)}, and was not when the run began") from None
+
+
+def is_own(folder: Path) -> bool:
+    """Whether a folder is this user's, and nobody else can write to it."""
+    try:
+        mode = _refuse_foreign(folder)
+    except OSError:
+        return False
+    return sys.platform == "win32" or not mode & (stat.S_IWGRP | stat.S_IWOTH)
+
+
 def _refuse_link(path: Path) -> None:
     if path.is_symlink():
         raise JournalError(f"{path} is a link; rocsteady does not follow links there")
@@ -280,7 +304,7 @@ def _memory(
         path = memory_file(state, filesystem)
         make_private(path.parent)
     except OSError as error:
-        there = path.is_file()
+        there = is_own(path.parent) and path.is_file()
         rest = "earlier observations are used, but none can be added" if there else "works without"
         notes.append(f"cannot remember results for this machine ({_why(error)}): {rest}")
         return (path if there else None), False

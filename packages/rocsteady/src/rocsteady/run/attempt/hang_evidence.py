@@ -10,6 +10,7 @@ from pathlib import Path
 import msgspec
 
 from rocsteady.doctor.knowledge.waits import WaitKnowledge
+from rocsteady.errors import JournalError
 from rocsteady.hangs.judgment.blame import blame, rank_records
 from rocsteady.hangs.judgment.verdict import Verdict
 from rocsteady.hangs.looking.collect import Collected, collect
@@ -19,6 +20,7 @@ from rocsteady.hangs.values import Heartbeat, world_size
 from rocsteady.model import Blame, Sign
 from rocsteady.run.attempt.attempt_end import HangEvidence
 from rocsteady.run.context import AttemptContext, Services
+from rocsteady.store.location import check_own
 from rocsteady.system.atomic_file import write_whole
 
 
@@ -39,6 +41,7 @@ def hang_evidence(  # noqa: PLR0913 - all are keyword arguments
     ``blame`` is what all hosts found together, if there are several.
     """
     try:
+        check_own(context.spec.records)
         evidence = collect(
             context.spec.records / f"incident-{context.incident}",
             pids=suspects_first(pids, verdict.blame),
@@ -50,8 +53,8 @@ def hang_evidence(  # noqa: PLR0913 - all are keyword arguments
             known=known,
             within=within,
         )
-    except OSError as error:  # no room for its folder: what is hung is still hung
-        why = error.strerror or str(error)
+    except (OSError, JournalError) as error:  # no room for its folder: what is hung is still hung
+        why = getattr(error, "strerror", "") or str(error)
         services.announcer.say(f"no evidence could be saved: {why}.")
         evidence = Collected(folder="", missing={"all": why})
     by_evidence = blame_by_evidence(evidence, heartbeats, services.waits)

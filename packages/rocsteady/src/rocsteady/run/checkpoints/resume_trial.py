@@ -22,7 +22,7 @@ import msgspec
 from rocsteady_train.inside import wire
 from rocsteady_train.untrusted_file import read_head, read_regular
 
-from rocsteady.errors import RocsteadyError
+from rocsteady.errors import JournalError, RocsteadyError
 from rocsteady.hangs.heartbeat_pages import CheckpointRead
 from rocsteady.hangs.values import Heartbeat
 from rocsteady.model import Value
@@ -31,7 +31,7 @@ from rocsteady.run.checkpoints.own_checkpoints import is_checkpoint_file
 from rocsteady.run.checkpoints.resume import NANOSECONDS
 from rocsteady.run.checkpoints.resume_detection import ResumeMethod
 from rocsteady.store.account_records import forget, keep, kept
-from rocsteady.store.location import filesystem_of, is_network
+from rocsteady.store.location import check_own, filesystem_of, is_network
 from rocsteady.system.atomic_file import write_whole
 from rocsteady.system.mounted_drives import CLOCK_GRAIN
 from rocsteady.system.real_path import real_path, time_and_size
@@ -224,6 +224,7 @@ def _continues(path: Path, copy: Path) -> bool:
 
 def put_back(folder: Path, records: Path, number: int) -> Undone:
     """Undo what the processes of an unproven restart were seen to write, and nothing besides."""
+    check_own(records)  # what is put back must be what was copied
     copied = kept(Copied, records)
     if copied is None:
         return Undone()
@@ -242,8 +243,10 @@ def put_back(folder: Path, records: Path, number: int) -> Undone:
 def discard(records: Path) -> None:
     """Remove the copies: there is nothing to undo, or it is undone."""
     forget(records, Copied)
-    (records / NOTES).unlink(missing_ok=True)
-    shutil.rmtree(records / COPIES, ignore_errors=True)
+    with contextlib.suppress(JournalError):
+        check_own(records)
+        (records / NOTES).unlink(missing_ok=True)
+        shutil.rmtree(records / COPIES, ignore_errors=True)
 
 
 def _put_back(folder: Path, records: Path, aside: Path, copied: Copied) -> Undone:

@@ -9,6 +9,7 @@ from statistics import median
 import msgspec
 
 from rocsteady.doctor.knowledge.failures import load_failures
+from rocsteady.errors import JournalError
 from rocsteady.failures.classify import Classifier
 from rocsteady.failures.difference import NAMES
 from rocsteady.failures.memory_arguments import memory_arguments
@@ -34,6 +35,7 @@ from rocsteady.run.recovery.history import History
 from rocsteady.run.recovery.machine import RunMachine
 from rocsteady.run.telling.deadline_monitor import DeadlineMonitor
 from rocsteady.run.telling.events import Crashed, Waiting
+from rocsteady.store.location import check_own
 from rocsteady.wording import duration, moment, plural
 
 COSTS_ANNOUNCED = (3, 10, 30, 100, 300, 1000, 3000, 10000)  # failures in a row with progress
@@ -189,6 +191,7 @@ class AttemptReview:
             return end.found.evidence.folder
         records = self._spec.records
         try:
+            check_own(records)
             return collect(
                 records / f"evidence-{number}",
                 pids=(),
@@ -198,7 +201,7 @@ class AttemptReview:
                 variables=self._services.known_variables,
                 within=self._options.timing.evidence_within,
             ).folder
-        except OSError:
+        except (OSError, JournalError):
             return ""
 
     def _what_to_lower(self, kind: str, history: History) -> tuple[tuple[str, int], ...]:

@@ -18,6 +18,7 @@ from rocsteady.run.options import RunOptions
 from rocsteady.run.recovery.machine import gpu_trouble
 from rocsteady.run.stopwatch import Stopwatch
 from rocsteady.run.telling.events import Waiting
+from rocsteady.store.location import check_own
 from rocsteady.store.redaction import shown_command
 from rocsteady.store.values import RunRecord
 from rocsteady.system.gpu_users import wait_until_free
@@ -104,6 +105,7 @@ class Restart:
     def _back_up(self, number: int, at_most: int | None = None, *, quietly: bool = False) -> None:
         """Keep what the script wrote: it may write over it, or add the same rows again."""
         written = self._since.earliest(self._run.started)
+        check_own(Path(self._run.folder))
         target = Path(self._run.folder) / f"aside-{number}"
         aside = back_up(self._folder, written, target, at_most)
         if not aside.files:
