@@ -375,7 +375,7 @@ class Attempt:
         self._is_place_known = True
         read = read_checkpoint(pages) if pages is not None else None
         if read is not None and self._step_times.covers(read.written / 1e9):
-            self._progress.resumes_at(self._step_times.step_at(read.written / 1e9)[0])
+            self._progress.resumes_at(*self._step_times.saved_step(read.written / 1e9))
 
     def _examine(self, child: AttemptProcesses, verdict: Verdict) -> None:
         first = not self._snapshots and not verdict.over
@@ -534,6 +534,7 @@ class Attempt:
             last_step=progress.step,
             total=self._total,
             base=progress.before,
+            unsure=progress.unsure,
             checkpoint=(str(start.path), start.written) if start else None,
             start=before.key,
             read=f"{read.path} {read.written}" if read else "",
