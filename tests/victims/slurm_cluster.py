@@ -54,7 +54,10 @@ ReturnToService=2
 KillWait=30
 OverTimeLimit=0
 {nodes}
-PartitionName=all Nodes=ALL Default=YES MaxTime=INFINITE State=UP
+PreemptType=preempt/partition_prio
+PreemptMode=REQUEUE
+PartitionName=all Nodes=ALL Default=YES MaxTime=INFINITE State=UP PriorityTier=1 GraceTime=60
+PartitionName=urgent Nodes=ALL MaxTime=INFINITE State=UP PriorityTier=9
 """
 NODE = "NodeName={name} NodeAddr={address} CPUs=1 Gres=gpu:1 State=UNKNOWN"
 CGROUPS = "CgroupPlugin=cgroup/v1\nCgroupAutomount=no\n"
