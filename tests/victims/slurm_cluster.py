@@ -146,6 +146,22 @@ class Cluster:
 
 
 @contextlib.contextmanager
+def names(net: Network | None) -> Iterator[None]:
+    """Have hosts found by name in each namespace; ``ip netns exec`` puts these files over /etc."""
+    numbers = net.hosts if net is not None else ()
+    folders = [Path("/etc/netns", net.name(number)) for number in numbers] if net else []
+    text = "".join(f"{net.address(number)} host{number}\n" for number in numbers) if net else ""
+    try:
+        for folder in folders:
+            folder.mkdir(parents=True)
+            (folder / "hosts").write_text(f"127.0.0.1 localhost\n{text}")
+        yield
+    finally:
+        for folder in folders:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextlib.contextmanager
 def cluster(folder: Path, net: Network | None = None) -> Iterator[Cluster]:
     """Start the daemons; nothing of them is left."""
     made = Cluster(folder, net)

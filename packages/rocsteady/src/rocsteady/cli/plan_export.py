@@ -46,8 +46,7 @@ def write_files(  # noqa: PLR0913 - one argument an option
 ) -> None:
     """Write them into the folder and name them; nothing is overwritten unasked.
 
-    ``planned`` has the recorded machine that they are for, else this one, and the plan, else the
-    last.
+    ``planned``: the recorded machine that they are for, and its plan; None: this one, the last.
     """
     machine, plan = planned
     here = examined(doctors_knowledge(), job.command)

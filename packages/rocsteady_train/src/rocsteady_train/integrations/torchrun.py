@@ -575,10 +575,7 @@ def create(parameters: RendezvousParameters) -> RendezvousHandler:
     restarts = hosts <= int(config.pop("c10d_hosts", C10D_HOSTS))
     if not restarts:  # torch has warned that it would ignore the number
         config["rank"] = _host_rank()
-        sys.stderr.write(
-            f"rocsteady: {hosts} hosts meet in torch's static rendezvous; this one is number"
-            f" {config['rank']}, whatever torch says of node_rank.\n"
-        )
+        sys.stderr.write(f"rocsteady: static rendezvous: node_rank {config['rank']} counts.\n")
     inner = RendezvousParameters(
         DELEGATE if restarts else STATIC,
         parameters.endpoint or _endpoint(hosts),

@@ -68,6 +68,7 @@ from rocsteady.run.hosts.job_hang import JobHang
 from rocsteady.run.job.values import Total
 from rocsteady.run.options import RunOptions
 from rocsteady.run.stopwatch import boot_clock
+from rocsteady.run.telling.slow_rank import SlowRank
 from rocsteady.store.values import Sample
 from rocsteady.system.child import Start
 from rocsteady.system.child_end import Exit, Stopping
@@ -144,7 +145,7 @@ class Attempt:
         self._watchers = self._watchers_of(RankWaitsFile(context.pages))
 
     def _watchers_of(self, rank_waits: RankWaitsFile) -> Watchers[Look]:
-        messages = self._messages
+        messages, slow_rank = self._messages, SlowRank(self._announcer.say)
         return Watchers(
             self._announcer,
             {
@@ -159,6 +160,7 @@ class Attempt:
                 ),
                 "messages about the loss": lambda now: messages.loss(self._loss_since(), now.step),
                 "messages about saves": lambda now: messages.saves(now.heartbeats),
+                "the look for a slow rank": lambda now: slow_rank.look(now.at, now.heartbeats),
                 "where it goes on": lambda _: self._find_resumed(),
                 "the look for GPU work": self._miss_gpu_work,
                 "the time limit of its option": lambda _: self._judge_option(),
