@@ -192,6 +192,15 @@ def test_a_file_for_elsewhere_has_the_command_of_the_plan(cli: Rocsteady) -> Non
     assert (other.code, "the last plan is for another command" in other.err) == (2, True)
 
 
+def test_a_plan_without_trials_and_its_file_take_one_command(cli: Rocsteady) -> None:
+    words = ("--no-trials", "--export", "slurm", "--yes", "--", "python3", "train.py")
+    made, again = cli("plan", *words), cli("plan", "--export", "slurm", "--force")
+
+    (file,) = cli.folder.glob("*.sbatch")
+    assert (made.code, again.code) == (0, 0), made.err
+    assert "-- python3 train.py &\n" in file.read_text()
+
+
 def test_a_file_for_elsewhere_says_how_many_gpus_it_guessed(cli: Rocsteady) -> None:
     torchrun = ("python3", "-m", "torch.distributed.run", "--nproc-per-node", "gpu", "train.py")
     cli("plan", "--no-trials", "--yes", "--", *torchrun)
@@ -341,7 +350,8 @@ def test_a_command_is_named_without_its_secrets(cli: Rocsteady) -> None:
         (("--report", ".md"), "the name must end in .md or .html, such as plan.md"),
         (("--report", "d.md", "--trial", "1s"), "--trial cannot be combined with --report"),
         (("--details", "1", "--within", "1s"), "--within cannot be combined with --details"),
-        (("--export", "slurm", "--no-trials"), "--no-trials cannot be combined with --export"),
+        (("--details", "1", "--no-trials"), "--no-trials cannot be combined with --details"),
+        (("--export", "slurm", "--trial", "1s"), "--trial cannot be combined with --export"),
         (("--no-trials", "--again"), "--again cannot be combined with --no-trials"),
         (("--details", "1", "--json"), "--json cannot be combined with"),
         (("--report", "d.md", "--details", "1"), "--report cannot be combined"),

@@ -534,3 +534,5 @@ def test_above_a_number_of_hosts_the_scheduler_restarts_all_of_them(
     said = [host.communicate(timeout=WITHIN)[1] for host in hosts]
 
     assert [host.returncode for host in hosts] == [75, 75], said
+    for rank in range(2):  # torch prints that it would ignore the number
+        assert f"node_rank {rank} counts" in said[rank]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -67,6 +68,7 @@ def test_faults_cost_one_restart_each_and_no_bit_of_the_weights(start: Starts) -
     weights = [(run.folder / "weights.json").read_text() for run in (torchrun, undisturbed)]
     assert weights[0] == weights[1]
     assert "rocsteady: hung " in torchrun.said()
+    assert re.search(r"rocsteady: done +(about )?200 steps", torchrun.said()), torchrun.said()
     assert undisturbed.generations() == 1
     told = subprocess.run(
         [*ROCSTEADY, "report", "--json"],

@@ -44,6 +44,7 @@ class Hosts:
         if not self._others and self._decided is None:
             return None  # torchrun has ended
         chosen = self._decided or choose(mine, [msgspec.Raw(each) for each in self._others])
+        self.chosen = chosen
         return msgspec.Raw(msgspec.json.encode(chosen))
 
     def tell(self, *, accepted: bool) -> None:
@@ -106,6 +107,24 @@ def test_the_host_that_knows_the_cause_is_followed_whoever_leads() -> None:
 
     for order in permutations([lost, perhaps, cause]):
         assert choose(order) == cause
+
+
+def test_every_host_says_what_failed_on_the_one_that_is_followed(
+    recorded: Recorded, capfd: pytest.CaptureFixture[str]
+) -> None:
+    here, there = Lived(recorded), Lived(recorded)
+    there.ends(failure("killed", title="The process was killed (SIGKILL)", rank=3))
+    leads, follows = Hosts(proposal(1)), Hosts(decided=proposal())
+    for lived, hosts in ((there, leads), (here, follows)):
+        made = agreement(hosts, lived)
+        made._announcer.quiet = False
+        made.agree(AGAIN, lived.history)
+        made._announcer.close()
+        follows._decided = leads.chosen
+
+    assert capfd.readouterr().err == (
+        "rocsteady: host 0: the process was killed (SIGKILL) on rank 3.\n"
+    )
 
 
 def test_in_a_hang_the_host_is_followed_whose_ranks_do_not_only_wait_for_others() -> None:

@@ -81,6 +81,22 @@ def test_a_look_that_comes_late_does_not_put_a_checkpoint_before_its_step() -> N
     assert step_times.step_at(now - 6.0) == (20, 34)
 
 
+def test_a_script_that_resumes_by_itself_is_counted_from_the_step_that_was_saved() -> None:
+    step_times, now, mono = StepTimes(), time.time(), time.monotonic()
+    made = AttemptProgress(lambda: None, None, step_times=step_times)
+    for step, ago, saved in ((37, 9.0, {}), (42, 5.0, {"saved": mono - 6.0, "saved_step": 40})):
+        seen = {"last_step": mono - ago, **saved}
+        made.heartbeats = (msgspec.structs.replace(beat(step), **seen),)
+        made.seen(mono, HEALTHY)
+
+    again = AttemptProgress(lambda: None, None, step_times=step_times)
+    again.resumes_at(*step_times.saved_step(now - 6.1))
+    again.heartbeats = (beat(107),)
+    assert (again.step, again.unsure) == (147, 5)
+    again.heartbeats = (beat(107, base=40),)
+    assert (again.step, again.unsure) == (147, 0)  # it says itself where it went on from
+
+
 def test_a_save_is_counted_once_also_if_its_time_is_not() -> None:
     """One of another thread than the one that trains, or so short that no time was counted."""
     made = AttemptProgress(lambda: None, None)

@@ -14,6 +14,15 @@ def test_a_checkpoint_has_at_most_the_step_that_was_next_seen() -> None:
     assert found == [(100, 100), (100, 200), (200, 300), (210, 210), (210, 220), (220, 220)]
 
 
+def test_a_save_that_does_not_fit_what_was_seen_is_passed_over() -> None:
+    step_times = StepTimes()
+    step_times.add(10.0, 100)
+    step_times.saved(12.0, 400)  # of another process, say
+    step_times.add(11.0, 200)
+
+    assert [step_times.saved_step(when) for when in (10.5, 12.5)] == [(100, 100), (200, 0)]
+
+
 def test_nothing_is_known_at_first() -> None:
     assert StepTimes().step_at(1e9) == (0, 0)
 

@@ -475,6 +475,7 @@ RUN_EVENTS = (
         limit=86400.0,
     ),
     Stopped(seconds=754.0, step=4575, resume="rocsteady run --resume calm-otter"),
+    Stopped(seconds=9.0, resume="rocsteady run --resume never -- ./t", resumes=False),
     GaveUp(
         seconds=183.0, why="No other workaround for hang-in-loader is known here.",
         place=_LOCKED.place, change="let each worker open its own locks",

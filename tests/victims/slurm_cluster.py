@@ -54,7 +54,10 @@ ReturnToService=2
 KillWait=30
 OverTimeLimit=0
 {nodes}
-PartitionName=all Nodes=ALL Default=YES MaxTime=INFINITE State=UP
+PreemptType=preempt/partition_prio
+PreemptMode=REQUEUE
+PartitionName=all Nodes=ALL Default=YES MaxTime=INFINITE State=UP PriorityTier=1 GraceTime=60
+PartitionName=urgent Nodes=ALL MaxTime=INFINITE State=UP PriorityTier=9
 """
 NODE = "NodeName={name} NodeAddr={address} CPUs=1 Gres=gpu:1 State=UNKNOWN"
 CGROUPS = "CgroupPlugin=cgroup/v1\nCgroupAutomount=no\n"
@@ -140,6 +143,22 @@ class Cluster:
             for name in ("slurmctld", *(f"slurmd-{host}" for host in self.hosts))
             if (self.folder / f"{name}.log").exists()
         )
+
+
+@contextlib.contextmanager
+def names(net: Network | None) -> Iterator[None]:
+    """Have hosts found by name in each namespace; ``ip netns exec`` puts these files over /etc."""
+    numbers = net.hosts if net is not None else ()
+    folders = [Path("/etc/netns", net.name(number)) for number in numbers] if net else []
+    text = "".join(f"{net.address(number)} host{number}\n" for number in numbers) if net else ""
+    try:
+        for folder in folders:
+            folder.mkdir(parents=True)
+            (folder / "hosts").write_text(f"127.0.0.1 localhost\n{text}")
+        yield
+    finally:
+        for folder in folders:
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 @contextlib.contextmanager

@@ -25,7 +25,7 @@ def written(target: str, export: Export, name: str = "") -> str:
 
 def in_slurm(export: Export) -> str:
     text = written("slurm", export)
-    return text[text.index("out_of_time=\n") + 13 : text.rindex(" &\nrun=$!")]
+    return text[text.index("\nsrun ") + 6 : text.rindex(" &\nrun=$!")]
 
 
 def in_container(export: Export) -> str:

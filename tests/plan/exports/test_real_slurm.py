@@ -125,6 +125,24 @@ def test_a_run_that_is_out_of_time_is_requeued_and_resumes(
     assert "turn 1 starts at step 20" in log
 
 
+def test_a_run_that_is_preempted_saves_in_its_grace_is_requeued_and_resumes(
+    slurm: Cluster, write: Callable[..., Path]
+) -> None:
+    file = write("time.sleep(600)")
+    urgent = file.with_name("urgent.sbatch")
+    urgent.write_text("#!/bin/sh\nsleep 1\n")
+    number = slurm.submit(file)
+    until_it_trains(file, number)
+
+    slurm.submit(urgent, "--partition=urgent", "--output=urgent.log", "--exclusive")
+    job = slurm.until(number, "COMPLETED", "FAILED", "CANCELLED", restarts=1)
+
+    log = log_of(file, number)
+    assert (job["JobState"], job["Restarts"]) == ("COMPLETED", "1"), log
+    assert "rocsteady: preempted; the run ended with 143 and can resume" in log
+    assert "turn 1 starts at step 20" in log
+
+
 def test_a_run_that_is_cancelled_stays_so(slurm: Cluster, write: Callable[..., Path]) -> None:
     file = write("pass", steps=6000)
     number = slurm.submit(file)

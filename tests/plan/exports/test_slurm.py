@@ -81,8 +81,22 @@ def test_several_hosts_meet_through_rocsteady(an_export: Callable[..., Export]) 
     assert "\nexport PET_RDZV_BACKEND=rocsteady\n" in text
     assert "\nexport PET_MAX_RESTARTS=100\n" in text
     assert 'PET_RDZV_ENDPOINT="$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head' in text
-    assert "\nsrun torchrun --nnodes 2:4 --nproc-per-node=8 t.py --nnodes 9 &\n" in text
+    assert 'head -n 1):$((12000 + SLURM_JOB_ID % 20000))"\n' in text  # no other job's port
+    assert "\nsrun --label torchrun --nnodes 2:4 --nproc-per-node=8 t.py --nnodes 9 &\n" in text
     assert "scancel --signal=TERM" in text
+
+
+@pytest.mark.parametrize("hosts", ["1", "2"])
+def test_a_torchrun_that_may_restart_its_script_can_resume(
+    an_export: Callable[..., Export], hosts: str
+) -> None:
+    command = ("torchrun", "--nnodes", hosts, "--max-restarts", "5", "t.py")
+
+    text = sbatch(an_export(command=command, checkpoints=(), due=15 * DAY))
+
+    assert "by its own means, as --max-restarts 5 says" in text
+    assert "can resume" in text
+    assert options(text)["time"] == "1-00:00:00"
 
 
 def test_one_host_is_watched_by_a_run(an_export: Callable[..., Export]) -> None:
@@ -91,7 +105,7 @@ def test_one_host_is_watched_by_a_run(an_export: Callable[..., Export]) -> None:
     text = sbatch(an_export(command=command))
 
     assert "\nexport PET_RDZV_BACKEND=rocsteady\n" in text
-    assert f"\nrocsteady run --yes --resume auto -- {' '.join(command)} &\n" in text
+    assert f"\nsrun rocsteady run --yes --resume auto -- {' '.join(command)} &\n" in text
     assert "ENDPOINT" not in text
 
 
@@ -108,14 +122,21 @@ def test_torch_comes_from_where_that_build_is(
 
 @pytest.fixture
 def cluster(tmp_path: Path) -> Path:
-    """Give a folder with an scontrol that writes down what it was told."""
-    scontrol = tmp_path / "bin" / "scontrol"
-    scontrol.parent.mkdir()
-    scontrol.write_text(f'#!/bin/sh\necho "$@" >> "{tmp_path}/{REQUEUED}"\n')
-    scontrol.chmod(0o755)
-    rocsteady = scontrol.with_name("rocsteady")
-    rocsteady.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m rocsteady "$@"\n')
-    rocsteady.chmod(0o755)
+    """Give a folder with stand-ins for Slurm; scontrol writes down what is requeued."""
+    programs = {
+        "scontrol": f"""
+            [ "$1" = show ] && exec cat "{tmp_path}/job"
+            echo "$@" >> "{tmp_path}/{REQUEUED}\"""",
+        "srun": f'echo $$ > "{tmp_path}/step"; exec "$@"',
+        "scancel": f'kill -TERM "$(cat "{tmp_path}/step")"',
+        "rocsteady": f'exec "{sys.executable}" -m rocsteady "$@"',
+    }
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "job").write_text("   PreemptEligibleTime=2026-11-19T20:00:00 PreemptTime=None\n")
+    for name, text in programs.items():
+        program = tmp_path / "bin" / name
+        program.write_text(f"#!/bin/sh\n{text}\n")
+        program.chmod(0o755)
     return tmp_path
 
 
@@ -155,17 +176,20 @@ def test_it_goes_back_to_the_queue_on_75_only(
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("number", "checkpoints", "code"),
+    ("number", "preempted", "checkpoints", "code"),
     [
-        (signal.SIGUSR1, ("c/*.pt",), 75),
-        (signal.SIGUSR1, (), 143),
-        (signal.SIGTERM, ("c/*.pt",), 143),  # scancel
+        (signal.SIGUSR1, "None", ("c/*.pt",), 75),
+        (signal.SIGUSR1, "None", (), 143),
+        (signal.SIGTERM, "None", ("c/*.pt",), 143),  # scancel
+        (signal.SIGTERM, "2026-11-19T21:00:00", ("c/*.pt",), 75),
+        (signal.SIGTERM, "2026-11-19T21:00:00", (), 143),
     ],
 )
-def test_a_run_that_is_out_of_time_goes_back_if_it_can_resume_and_a_cancelled_one_does_not(
+def test_a_run_that_must_make_room_goes_back_if_it_can_resume_and_a_cancelled_one_does_not(  # noqa: PLR0913, PLR0917 - a case
     cluster: Path,
     an_export: Callable[..., Export],
     number: signal.Signals,
+    preempted: str,
     checkpoints: tuple[str, ...],
     code: int,
 ) -> None:
@@ -176,6 +200,7 @@ def test_a_run_that_is_out_of_time_goes_back_if_it_can_resume_and_a_cancelled_on
         "while True:\n"
         "    time.sleep(0.1)\n"
     )
+    (cluster / "job").write_text(f"   PreemptEligibleTime=2026-11-19 PreemptTime={preempted}\n")
     export = an_export(command=("python3", "train.py"), checkpoints=checkpoints)
 
     with submit(cluster, export) as job:
@@ -183,7 +208,10 @@ def test_a_run_that_is_out_of_time_goes_back_if_it_can_resume_and_a_cancelled_on
         while not (pid := going.read_text() if going.exists() else ""):
             assert time.monotonic() < until
             time.sleep(0.05)
-        job.send_signal(number)
+        if number == signal.SIGTERM:  # steps get it: of a preemption alone, of scancel as well
+            os.kill(int((cluster / "step").read_text()), number)
+        if preempted == "None":
+            job.send_signal(number)
         assert job.wait(60) == code
     assert list(requeued(cluster)) == (["requeue 4711"] if code == 75 else [])
     with pytest.raises(ProcessLookupError):

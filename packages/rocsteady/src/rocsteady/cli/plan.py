@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Callable
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 
 import click
@@ -140,14 +141,12 @@ def command(  # noqa: PLR0913 - one argument an option
     memory, journal = _records(folder)
     instead = ", or plan without trials: --no-trials"
     trials = Trials(folder, memory, tell, retry_crashed=again, instead=instead)
+    exports = None if export is None else partial(write_files, export, option, folder, force=force)
     try:
-        if export is not None:
-            command = command if root is not None else _last_plan(folder, command).command
-        job = job_here(folder, command, yes=yes, example=EXAMPLE)
-        if export is not None:
-            there = None if root is None else _recorded(job, folder, root, journal)
-            write_files(export, option, folder, job, force=force, recorded=there)
+        if exports and (root is not None or not no_trials):
+            exports(*_to_export(folder, command, root, journal, yes=yes))
             return
+        job = job_here(folder, command, yes=yes, example=EXAMPLE)
         if root is None:  # else it is for another machine
             check_command(job.command, folder)
         goal = goal_of(job, journal, time.time())
@@ -164,11 +163,7 @@ def command(  # noqa: PLR0913 - one argument an option
             look_back(folder, memory)
             here = circumstances(job, folder, memory, journal, again=again)
             if no_trials:
-                kept = kept_trials(folder, here.software)
-                plan = make_plan(
-                    job, folder, here, goal, worked_planner(job, here, goal, kept.run, why=UNTRIED)
-                )
-                plan = replace(plan, trials=len(kept.trials), trial_seconds=kept.seconds)
+                plan = _untried(job, folder, here, goal)
             else:
                 words = [word for each in commands_of(job) for word in each[1:]]
                 ask_about_paths([job.command[0], *words], folder, "trial", yes=yes)
@@ -191,7 +186,11 @@ def command(  # noqa: PLR0913 - one argument an option
     if details is not None or report is not None:
         _tell_more(plan, details, report)
         return
-    _show(plan if root is not None else _kept(plan, folder), as_json=as_json)
+    plan = plan if root is not None else _kept(plan, folder)
+    if exports:
+        exports(job, (None, plan))
+        return
+    _show(plan, as_json=as_json)
     ctx.exit(FOUND if plan.options else NONE_FOUND)
 
 
@@ -220,7 +219,7 @@ def _check_trials(ctx: click.Context) -> None:
     default = click.core.ParameterSource.DEFAULT
     typed = [name for name in ctx.params if ctx.get_parameter_source(name) is not default]
     about = [name for name in ABOUT_TRIALS if name in typed]
-    about += ["no_trials"] * ("no_trials" in typed and "root" not in typed)
+    about += ["no_trials"] * ("no_trials" in typed and not {"root", "export"} & {*typed})
     without = [name for name in WITHOUT_TRIALS if name in typed and name not in about[:1]]
     if about and without:
         first, other = (f"--{name.replace('_', '-')}" for name in (about[0], without[0]))
@@ -244,6 +243,23 @@ def _recorded(job: Job, folder: Path, root: Path, journal: Journal) -> tuple[Mac
     goal = goal_of(job, journal, time.time())
     plan = recorded_plan(job, folder, open_root(root, None), root.name, goal)
     return examine(open_root(root, None), doctors_knowledge().variables)[0], plan
+
+
+def _to_export(
+    folder: Path, command: tuple[str, ...], root: Path | None, journal: Journal, *, yes: bool
+) -> tuple[Job, tuple[Machine | None, Plan | None]]:
+    """Return the job, and the recorded machine that it is for, if it is for one."""
+    command = command if root is not None else _last_plan(folder, command).command
+    job = job_here(folder, command, yes=yes, example=EXAMPLE)
+    return job, (None, None) if root is None else _recorded(job, folder, root, journal)
+
+
+def _untried(job: Job, folder: Path, here: Circumstances, goal: Goal) -> Plan:
+    """Return a plan by what is known, and by the trials that were kept."""
+    kept = kept_trials(folder, here.software)
+    planner = worked_planner(job, here, goal, kept.run, why=UNTRIED)
+    plan = make_plan(job, folder, here, goal, planner)
+    return replace(plan, trials=len(kept.trials), trial_seconds=kept.seconds)
 
 
 def _try_options(

@@ -40,19 +40,19 @@ def write_files(  # noqa: PLR0913 - one argument an option
     number: int | None,
     folder: Path,
     job: Job,
+    planned: tuple[Machine | None, Plan | None] = (None, None),
     *,
     force: bool,
-    recorded: tuple[Machine, Plan] | None = None,
 ) -> None:
     """Write them into the folder and name them; nothing is overwritten unasked.
 
-    ``recorded`` is the machine that they are for, with its plan; None: this one, and the last plan.
+    ``planned``: the recorded machine that they are for, and its plan; None: this one, the last.
     """
+    machine, plan = planned
     here = examined(doctors_knowledge(), job.command)
-    machine = recorded[0] if recorded else here
-    option = _option(kind, number, folder, recorded[1] if recorded else None)
-    export = _export(option, machine, folder, job)
-    if recorded and os.name != "nt":  # the project lies here, and not on that machine
+    option = _option(kind, number, folder, plan)
+    export = _export(option, machine or here, folder, job)
+    if machine and os.name != "nt":  # the project lies here, and not on that machine
         export = replace(export, folder="")
     if left_here := outside(export.command, folder):
         names = ", ".join(left_here)

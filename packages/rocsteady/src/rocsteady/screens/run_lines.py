@@ -270,14 +270,15 @@ def _resumed(event: Resumed) -> Line:
     if event.by_itself and not event.checkpoint:
         where = "the script resumes on its own"
     vain = f"  ({event.in_vain} did not help)" if event.in_vain else ""
-    return Line(f"{where or 'from the beginning'}, {changes}{vain}")
+    return Line(f"{where or 'the same command'}, {changes}{vain}")
 
 
 def _stopped(event: Stopped) -> Line:
     at = f" at {_at_step(event.step)}" if event.step else ""
     facts = [f"after {duration(event.seconds)}{at}"]
     facts += [f"the script exited with code {event.code}"] if event.code else []
-    how = "To continue:" if event.resumes else "To start it again, from the beginning:"
+    anew = "Nothing to resume from was found. To start it again:"  # where it begins is its own
+    how = "To continue:" if event.resumes else anew
     return Line(SEPARATOR.join(facts), (Advice(how, event.resume),) if event.resume else ())
 
 

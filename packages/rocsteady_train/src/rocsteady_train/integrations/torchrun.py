@@ -573,6 +573,9 @@ def create(parameters: RendezvousParameters) -> RendezvousHandler:
         del os.environ[ENDPOINT]  # it was for torchrun's own arguments, not for ranks
     hosts, fewest, config = parameters.max_nodes, parameters.min_nodes, dict(parameters.config)
     restarts = hosts <= int(config.pop("c10d_hosts", C10D_HOSTS))
+    if not restarts:  # torch has warned that it would ignore the number
+        config["rank"] = _host_rank()
+        sys.stderr.write(f"rocsteady: static rendezvous: node_rank {config['rank']} counts.\n")
     inner = RendezvousParameters(
         DELEGATE if restarts else STATIC,
         parameters.endpoint or _endpoint(hosts),
@@ -580,7 +583,7 @@ def create(parameters: RendezvousParameters) -> RendezvousHandler:
         fewest,
         hosts,
         parameters.local_addr,
-        **(config if restarts else {**config, "rank": _host_rank()}),
+        **config,
     )
     watched = RUN not in os.environ and sys.platform == "linux"
     key = _job_key() if watched and hosts > 1 else b""  # before the store of another is waited for

@@ -16,6 +16,7 @@ import msgspec
 from rocsteady_train.untrusted_file import read_regular
 
 from rocsteady.doctor.knowledge.reader import DATA, decoded
+from rocsteady.doctor.knowledge.resume_arguments import resume_argument
 from rocsteady.model import Value
 from rocsteady.run.job.stages import PYTHON
 from rocsteady.typed_values import convert
@@ -48,6 +49,11 @@ class Export(Value, frozen=True, kw_only=True):
     variables: dict[str, str] = msgspec.field(default_factory=dict)
     unset: tuple[str, ...] = ()  # variables that must not be set
     setup: tuple[float, float] | None = None  # minutes of work by hand
+
+    @property
+    def resumes(self) -> str:
+        """By what an interrupted run goes on; "" if nothing says that it does."""
+        return ", ".join(self.checkpoints) or resume_argument(self.command)
 
 
 def slug(name: str) -> str:

@@ -143,7 +143,7 @@ def _wheel(export: Export) -> WheelRelease:
 
 def _slurm_time(export: Export) -> str:
     """Return for how long to ask: a turn, where several make up the whole; else until it is due."""
-    turns = export.due is None or (export.checkpoints and export.due > TURN_SECONDS)
+    turns = export.due is None or (export.resumes and export.due > TURN_SECONDS)
     seconds = TURN_SECONDS if turns or export.due is None else max(export.due, SHORTEST_ALLOCATION)
     days, minutes = divmod(math.floor(seconds / 60), 1440)
     return f"{days}-{minutes // 60:02}:{minutes % 60:02}:00"

@@ -68,6 +68,7 @@ from rocsteady.run.hosts.job_hang import JobHang
 from rocsteady.run.job.values import Total
 from rocsteady.run.options import RunOptions
 from rocsteady.run.stopwatch import boot_clock
+from rocsteady.run.telling.slow_rank import SlowRank
 from rocsteady.store.values import Sample
 from rocsteady.system.child import Start
 from rocsteady.system.child_end import Exit, Stopping
@@ -144,7 +145,7 @@ class Attempt:
         self._watchers = self._watchers_of(RankWaitsFile(context.pages))
 
     def _watchers_of(self, rank_waits: RankWaitsFile) -> Watchers[Look]:
-        messages = self._messages
+        messages, slow_rank = self._messages, SlowRank(self._announcer.say)
         return Watchers(
             self._announcer,
             {
@@ -159,6 +160,7 @@ class Attempt:
                 ),
                 "messages about the loss": lambda now: messages.loss(self._loss_since(), now.step),
                 "messages about saves": lambda now: messages.saves(now.heartbeats),
+                "the look for a slow rank": lambda now: slow_rank.look(now.at, now.heartbeats),
                 "where it goes on": lambda _: self._find_resumed(),
                 "the look for GPU work": self._miss_gpu_work,
                 "the time limit of its option": lambda _: self._judge_option(),
@@ -375,7 +377,7 @@ class Attempt:
         self._is_place_known = True
         read = read_checkpoint(pages) if pages is not None else None
         if read is not None and self._step_times.covers(read.written / 1e9):
-            self._progress.resumes_at(self._step_times.step_at(read.written / 1e9)[0])
+            self._progress.resumes_at(*self._step_times.saved_step(read.written / 1e9))
 
     def _examine(self, child: AttemptProcesses, verdict: Verdict) -> None:
         first = not self._snapshots and not verdict.over
@@ -534,6 +536,7 @@ class Attempt:
             last_step=progress.step,
             total=self._total,
             base=progress.before,
+            unsure=progress.unsure,
             checkpoint=(str(start.path), start.written) if start else None,
             start=before.key,
             read=f"{read.path} {read.written}" if read else "",

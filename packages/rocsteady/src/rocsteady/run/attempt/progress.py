@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from bisect import bisect_left
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 
 from rocsteady.hangs.judgment.verdict import Verdict
@@ -53,6 +54,7 @@ class ProgressCounts:
 
 SET_BACK = 60.0  # seconds by which a clock goes back that was set
 MAX_STEP_TIMES = 20_000  # entries; every second one is forgotten when there are more
+MAX_SAVES = 100  # latest ones
 
 
 UNRECORDED = 1.0  # seconds, about, that a supervisor which was killed has not written down
@@ -66,6 +68,7 @@ class StepTimes:
         self._steps: list[int] = []
         self._latest = 0  # step
         self._apart = 0.0  # seconds, at least, between two entries
+        self._saves: deque[tuple[float, int]] = deque(maxlen=MAX_SAVES)  # when each ended
         for bucket in earlier:
             self.add(bucket.first_progress or bucket.start, bucket.first_step)
             self.add(bucket.last_progress or bucket.start, bucket.last_step)
@@ -83,6 +86,9 @@ class StepTimes:
         if len(self._at) > MAX_STEP_TIMES:
             del self._at[1:-1:2], self._steps[1:-1:2]
             self._apart = (self._at[-1] - self._at[0]) / len(self._at)
+
+    def saved(self, at: float, step: int) -> None:
+        self._saves.append((at, step))
 
     def since(self, when: float) -> tuple[tuple[float, int], ...]:
         first = bisect_left(self._at, when)
@@ -103,6 +109,15 @@ class StepTimes:
         if not 0 < index < len(self._steps) or most < self._steps[index - 1]:
             return most, most
         return self._steps[index - 1], most
+
+    def saved_step(self, when: float) -> tuple[int, int]:
+        """Return the step of a checkpoint, and by how many that may be wrong.
+
+        It was written by the save that ended next, if a process told of one.
+        """
+        least, most = self.step_at(when)
+        told = next((step for at, step in self._saves if at >= when), least)
+        return told if least <= told <= most else least, most - least
 
 
 # Which of the processes that wrote a heartbeat page are still alive.
@@ -288,6 +303,7 @@ class AttemptProgress:
     ) -> None:
         self.heartbeats: tuple[Heartbeat, ...] = ()
         self.before = before  # steps that this attempt did not have to make
+        self._unsure = 0  # by how many those may be wrong, where the script resumed by itself
         self._resumed = resumed or before > 0
         self._counter = PrintedCounter()
         self._by_log = by_log
@@ -305,10 +321,15 @@ class AttemptProgress:
         self._saved_at: int | None = None  # steps of its own
         self.saves = 0  # how often it saved
 
-    def resumes_at(self, step: int) -> None:
+    def resumes_at(self, step: int, unsure: int = 0) -> None:
         """Count from the step of a checkpoint that the script has read by itself."""
         if not self._resumed:
-            self.before, self._resumed = step, True
+            self.before, self._resumed, self._unsure = step, True, unsure
+
+    @property
+    def unsure(self) -> int:
+        """By how many steps the count may be wrong."""
+        return self._unsure if self.own_step is None else 0
 
     @property
     def step(self) -> int | None:
@@ -419,8 +440,9 @@ class AttemptProgress:
         if last is None or not told:
             return {}
         self._saved = last.saved or 0.0
-        ahead = last.saved_step - last.step if self._counting else 0
-        return {SAVED_GAUGE: max(0.0, step + ahead)}
+        at = step + (last.saved_step - last.step if self._counting else 0)
+        self._step_times.saved(time.time() - max(0.0, time.monotonic() - self._saved), at)
+        return {SAVED_GAUGE: max(0.0, at)}
 
     def _total_of(self, step: int, printed: PrintedProgress | None) -> int | None:
         """Return the steps in all; None where nothing tells, or what does is below the step."""

@@ -36,8 +36,10 @@ from rocsteady.run.hosts.messages import (
     as_text,
 )
 from rocsteady.run.options import RunOptions
+from rocsteady.run.recovery.decision import what_failed
 from rocsteady.run.recovery.history import History
 from rocsteady.typed_values import decode
+from rocsteady.wording import inside_a_sentence
 
 if TYPE_CHECKING:
     from rocsteady.run.checkpoints.checkpoints import Checkpoints
@@ -120,6 +122,7 @@ class HostAgreement:
             weight=max(weight, Weight.PERHAPS) if keeps else weight,  # so that it is heard
             keeps=keeps,
             kind=history.failure.kind if history.failure else "",
+            failed=as_text(_what_failed(history)) if weight else "",
         )
         decision = self._agreed(own, mine)
         if decision is None and not own.ends:
@@ -156,6 +159,8 @@ class HostAgreement:
         same = _essence(theirs) == _essence(mine)
         decision = own if same else self._adopted(theirs, own)
         self._hosts.tell(accepted=True)
+        if theirs.failed and theirs.failed != mine.failed:
+            self._announcer.say(f"host {theirs.host}: {theirs.failed}.")
         return decision
 
     def _adopted(self, theirs: HostProposal, own: Decision) -> Decision:
@@ -239,6 +244,16 @@ def _essence(proposal: HostProposal) -> tuple[object, ...]:
     """Return what hosts must agree in."""
     what = proposal.end, proposal.workarounds, proposal.remedy
     return *what, proposal.avoid, proposal.tried
+
+
+def _what_failed(history: History) -> str:
+    """Return what failed on this host, and where, in a line."""
+    failure = history.failure
+    if failure is None:
+        return ""
+    on = "" if failure.rank is None else f" on rank {failure.rank}"
+    at = f" at {failure.line}" if failure.line else ""
+    return f"{inside_a_sentence(what_failed(history, failure))}{on}{at}"
 
 
 def _weight(history: History) -> Weight:

@@ -70,6 +70,7 @@ class HostProposal(Value, frozen=True, kw_only=True, forbid_unknown_fields=True)
     keeps: bool = False  # a restart would cost this host its checkpoints
     kind: Name = ""  # of the failure
     why: Text = ""  # for people
+    failed: Text = ""  # what did on this host, for people of the others
     workarounds: Workarounds = ()  # in force
     remedy: Name = ""  # the last of them
     avoid: Annotated[tuple[StampedPath, ...], Meta(max_length=MAX_TRIED)] = ()  # checkpoints

@@ -98,7 +98,7 @@ class Resumed(Event, frozen=True, kw_only=True):
     """The next try has begun."""
 
     at: str = ""  # "step 200"; "": not known
-    checkpoint: str = ""  # "": it begins without one of ours
+    checkpoint: str = ""  # "": none is given to it, and whether it finds one is not known
     by_itself: bool = False  # the script finds its own
     changes: str = ""  # "num_workers=0"; "": none
     option: str = ""  # of the plan, that it goes on with
