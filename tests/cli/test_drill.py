@@ -193,7 +193,7 @@ def test_a_script_that_cannot_resume_is_said_to(project: Project, torch_python: 
     assert hashed(project.folder) == before
     assert "killed gave up" in words
     assert "survived 0 of 1 fault." in words
-    assert "Your own files were not touched." in words
+    assert "Nothing in this folder was changed." in words
     assert [str(path) in ended.out for path in drills(project)] == [True]
 
 

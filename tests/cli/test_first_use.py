@@ -308,23 +308,6 @@ def test_completion_works_as_the_reference_says(cli: Rocsteady, shell: str) -> N
     assert "doctor" not in completed.out
 
 
-@pytest.mark.parametrize(
-    ("words", "offered"),
-    [
-        ("rocsteady explain cach", "caching-off"),
-        ("rocsteady explain hang-in-load", "hang-in-loader"),
-        ("rocsteady run --with cpu,loader-in", "cpu,loader-inline"),
-        ("rocsteady run --resume ne", "never"),
-    ],
-)
-def test_the_tab_key_offers_names(cli: Rocsteady, words: str, offered: str) -> None:
-    typed = {"COMP_WORDS": words, "COMP_CWORD": str(len(words.split()) - 1)}
-
-    completed = cli(env={"_ROCSTEADY_COMPLETE": "bash_complete", **typed})
-
-    assert offered in [line.partition(",")[2] for line in completed.out.splitlines()]
-
-
 def test_init_shows_progress_finds_earlier_checkpoints_and_speaks_on_an_interrupt(
     project: Project,
 ) -> None:

@@ -14,6 +14,7 @@ import shutil
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -37,7 +38,7 @@ SlurmdUser={user}
 AuthType=auth/munge
 AuthInfo=socket={folder}/munge.socket,cred_expire=5
 StateSaveLocation={folder}/state
-SlurmdSpoolDir={folder}/spool-%n
+SlurmdSpoolDir={spool}/%n
 SlurmctldPidFile={folder}/slurmctld.pid
 SlurmdPidFile={folder}/slurmd-%n.pid
 SlurmctldLogFile={folder}/slurmctld.log
@@ -165,7 +166,8 @@ def names(net: Network | None) -> Iterator[None]:
 def cluster(folder: Path, net: Network | None = None) -> Iterator[Cluster]:
     """Start the daemons; nothing of them is left."""
     made = Cluster(folder, net)
-    _configure(made)
+    spool = tempfile.mkdtemp(prefix="slurmd-", dir="/tmp")  # names of sockets must be short
+    _configure(made, spool)
     munge = [f"--{name}={folder}/munge.{name.split('-')[0]}" for name in ("socket", "pid-file")]
     munge += [f"--key-file={folder}/munge.key", f"--log-file={folder}/munge.log"]
     munge += [f"--seed-file={folder}/munge.seed"]
@@ -193,9 +195,10 @@ def cluster(folder: Path, net: Network | None = None) -> Iterator[Cluster]:
             except subprocess.TimeoutExpired:
                 daemon.kill()
                 daemon.wait()
+        shutil.rmtree(spool, ignore_errors=True)
 
 
-def _configure(made: Cluster) -> None:
+def _configure(made: Cluster, spool: str) -> None:
     folder = made.folder
     for name in ("state", "home", "bin"):
         (folder / name).mkdir()
@@ -208,6 +211,7 @@ def _configure(made: Cluster) -> None:
         ),
         user=pwd.getpwuid(os.getuid()).pw_name,
         folder=folder,
+        spool=spool,
         controller=controller,
         node=node,
     )
