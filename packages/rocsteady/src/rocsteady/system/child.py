@@ -25,6 +25,7 @@ from rocsteady.system.child_end import (
     StopResult,
     TerminalUse,
     end_child,
+    exit_as,
 )
 from rocsteady.system.launch import LaunchedCommand, launch
 from rocsteady.system.leftovers import wait_for
@@ -192,7 +193,8 @@ class Child:
             now, birth = keeper.process_snapshot(self.pid), self._birth
             same = now is not None and birth is not None and now.start == birth.start
             if now is None or not same or not keeper.is_alive(self.pid, now):
-                self._exit = _exit_of_orphan(self.pid)
+                code = wait_for(self.pid)  # the kernel made it a child of ours
+                self._exit = Exit() if code is None else exit_as(code)
         return self._exit
 
     def wait(self, timeout: float | None = None) -> Exit | None:
@@ -357,14 +359,6 @@ class Child:
                     if front > 0:
                         return front
         return self.pid
-
-
-def _exit_of_orphan(pid: int) -> Exit:
-    """Return how a command ended whose keeper is gone: the kernel made it a child of ours."""
-    code = wait_for(pid)
-    if code is None:
-        return Exit()
-    return Exit(code=code) if code >= 0 else Exit(signal=-code)
 
 
 SignalHandler: TypeAlias = Callable[[int, FrameType | None], object] | int | None

@@ -153,18 +153,6 @@ READER_WAIT = 0.5  # seconds
 SIGTERM, BY_SIGNAL = 15, 128  # as a script ends by it that handles it as a shell does
 
 
-class RankFamily:
-    """The ranks of an agent and all that they start; not what watches them."""
-
-    def __init__(self, agent: int, run_id: str) -> None:
-        self._family = Family(agent, run_id)
-
-    def members(self) -> dict[int, keeper.ProcessSnapshot]:
-        everyone = keeper.all_processes()
-        ours = keeper.descendants(os.getpid(), everyone)
-        return {pid: seen for pid, seen in self._family.among(everyone).items() if pid not in ours}
-
-
 class RankGroup(AttemptProcesses):
     """One generation of ranks: what ``Child`` is to a command that we started ourselves."""
 
@@ -174,7 +162,7 @@ class RankGroup(AttemptProcesses):
         self.pid = link.pid
         self.interrupts = Interrupts()
         self._link = link
-        self._family = RankFamily(link.pid, run_id)
+        self._family = Family(link.pid, run_id)
         self._mark = f"\0{keeper.RUN}={run_id}\0".encode()
         self._output_buffer = OutputBuffer(sys.stderr.fileno())
         self._ranks: dict[int, int] = {}  # a pidfd of each, by pid
@@ -193,8 +181,14 @@ class RankGroup(AttemptProcesses):
                 break
         return self._exit
 
+    def members(self) -> dict[int, keeper.ProcessSnapshot]:
+        """Return the ranks and all that they start; not what watches them."""
+        everyone = keeper.all_processes()
+        ours = keeper.descendants(os.getpid(), everyone)
+        return {pid: seen for pid, seen in self._family.among(everyone).items() if pid not in ours}
+
     def tree(self) -> tuple[int, ...]:
-        return tuple(self._family.members())
+        return tuple(self.members())
 
     def stop(
         self,
@@ -208,7 +202,7 @@ class RankGroup(AttemptProcesses):
         began = time.monotonic()
         self._link.tell(restart=True)
         how, deadline, asked = StopOutcome.TERMINATED, began + ASKED_WITHIN, False
-        while self._family.members():
+        while self.members():
             self._link.listen()
             if not asked and any(message.stopping for message in self._link.messages):
                 deadline, asked = time.monotonic() + STOP_WITHIN, True
@@ -217,7 +211,7 @@ class RankGroup(AttemptProcesses):
                 how = StopOutcome.KILLED
                 break
             time.sleep(RANKS_POLL_EVERY)
-        left = keeper.kill_all(self._family, stopping.kill_wait.total_seconds())
+        left = keeper.kill_all(self, stopping.kill_wait.total_seconds())
         how = StopOutcome.UNKILLABLE if left else how
         self._exit = self._exit or Exit(signal=signal.SIGKILL)
         return StopResult(
@@ -257,7 +251,7 @@ class RankGroup(AttemptProcesses):
         failed = self._as_reaped() or first_failure(self._ended, self._unread)
         is_gone = self._link.is_gone and not _runs(self._link.pid)
         if is_gone:
-            keeper.kill_all(self._family, STOP_WITHIN)  # what the agent left
+            keeper.kill_all(self, STOP_WITHIN)  # what the agent left
         for message in self._link.messages:
             if message.over is not None:
                 if message.stopped:
@@ -302,7 +296,7 @@ class RankGroup(AttemptProcesses):
         """End ranks that do not react to the agent's SIGTERM: those that cannot save anything."""
         if time.monotonic() - self._failed_at < STOP_WITHIN:
             return
-        members = self._family.members()
+        members = self.members()
         saving = taken(members, signal.SIGTERM)
         deaf = {
             pid: seen
