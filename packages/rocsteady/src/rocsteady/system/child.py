@@ -174,7 +174,6 @@ class Child:
         self._exit: Exit | None = None
         self._keeper_gone = False
         self._news = threading.Event()  # the command ended, or its keeper did
-        self._stopped: dict[int, keeper.ProcessSnapshot] = {}  # by ^Z
         self._paused: dict[int, keeper.ProcessSnapshot] = {}  # as the user asked for it
         self._closed = False
         callbacks = PumpCallbacks(
@@ -249,14 +248,10 @@ class Child:
         """Stop the tree and ourselves, as ^Z does; returns when we are continued, and goes on."""
         if is_orphaned():  # no shell would ever continue us
             return
-        self._stopped |= self._stop_members()
+        stopped = self._stop_members()
         if self._wiring.terminal is not None:
             self._wiring.terminal.leave()
         stop_ourselves()
-        self.resume()
-
-    def resume(self) -> None:
-        stopped, self._stopped = self._stopped, {}
         keeper.send(stopped, signal.SIGCONT)
         self._pump.wake()
 
@@ -300,10 +295,6 @@ class Child:
         """Show one line of our own on stderr, without ever waiting for it."""
         if self._wiring.complaints is not None:
             self._wiring.complaints.put_line(f"{line}\n".encode(errors="replace"))
-
-    def flush(self, within: float) -> bool:
-        """Wait until the log has all that was printed so far, as long as the disk moves."""
-        return self._log.flush(within)
 
     def close(self) -> None:
         """End what is left, write what is left, and give the terminal back."""

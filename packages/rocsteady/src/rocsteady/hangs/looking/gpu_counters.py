@@ -42,7 +42,6 @@ class GpuReading(Value, frozen=True, kw_only=True):
     """What one GPU answered. None is "not told"."""
 
     busy_percent: int | None = None  # 100 is normal in a hung one: never a sign of progress
-    memory_busy_percent: int | None = None
     vram_used_bytes: int | None = None
     vram_total_bytes: int | None = None
     gtt_used_bytes: int | None = None

@@ -21,11 +21,12 @@ from pathlib import Path
 import msgspec
 
 from rocsteady.errors import LauncherError, NotNeededError, RocsteadyError
-from rocsteady.run.engines.plain_command import AttemptProcesses, Engine
+from rocsteady.run.engines.plain_command import AttemptProcesses
 from rocsteady.run.hosts.blamed_nodes import BlamedNodes
 from rocsteady.run.hosts.messages import AgentMessage, HostProposal
 from rocsteady.system import keeper, procfs
 from rocsteady.system.bounded_output import OutputBuffer
+from rocsteady.system.child import Start
 from rocsteady.system.child_end import (
     Exit,
     Interrupt,
@@ -103,8 +104,8 @@ class AgentLink:
                 return message.decision
         return None
 
-    def start(self, environment: Mapping[str, str], run_id: str) -> AttemptProcesses:
-        """Wait for a generation, and have it started with this environment."""
+    def start(self, start: Start) -> AttemptProcesses:
+        """Wait for a generation, and have it started with the variables of a start."""
         while not self._is_agreed:
             message = self._next()
             if message is None:
@@ -112,11 +113,11 @@ class AgentLink:
             if message.generation:
                 break
         self._is_agreed = False
-        before = self._environment
+        before, environment = self._environment, start.environment
         changed = {name: value for name, value in environment.items() if before.get(name) != value}
         unset = dict.fromkeys(name for name in before if name not in environment)
         self.tell(set={**changed, **unset})
-        return RankGroup(self, run_id)
+        return RankGroup(self, start.run_id)
 
     def _next(self) -> AgentMessage | None:
         """Wait for a message, and take it; None if torchrun is over, or gone."""
@@ -135,11 +136,6 @@ class AgentLink:
         """Announce how the run ended; torchrun exits with that code."""
         self.tell(end=code)
         self._socket.close()
-
-
-def torchrun_engine(link: AgentLink) -> Engine:
-    """Return how a generation of ranks of this agent is started."""
-    return lambda start: link.start(start.environment, start.run_id)  # all else is the agent's
 
 
 # A generation of ranks below torchrun's agent, which starts and reaps them.
@@ -199,9 +195,8 @@ class RankGroup(AttemptProcesses):
 
         What hangs is killed as soon as the agent knows that it must not count as a failure.
         """
-        began = time.monotonic()
         self._link.tell(restart=True)
-        how, deadline, asked = StopOutcome.TERMINATED, began + ASKED_WITHIN, False
+        how, deadline, asked = StopOutcome.TERMINATED, time.monotonic() + ASKED_WITHIN, False
         while self.members():
             self._link.listen()
             if not asked and any(message.stopping for message in self._link.messages):
@@ -214,9 +209,7 @@ class RankGroup(AttemptProcesses):
         left = keeper.kill_all(self, stopping.kill_wait.total_seconds())
         how = StopOutcome.UNKILLABLE if left else how
         self._exit = self._exit or Exit(signal=signal.SIGKILL)
-        return StopResult(
-            exit=self._exit, unkillable=left, seconds=time.monotonic() - began, how=how
-        )
+        return StopResult(exit=self._exit, unkillable=left, how=how)
 
     def close(self) -> None:
         """Release the ranks; the agent ends them."""
@@ -322,9 +315,7 @@ def first_failure(ended: list[Exit], unread: list[int | None]) -> Exit:
 def _as_torchrun_saw(message: AgentMessage) -> Exit | None:
     """Return the first failure as torchrun tells it at its end; it has reaped the rank."""
     failed = message.failed
-    if failed is None or not failed.code:
-        return None
-    return exit_as(failed.code, failed.rank)
+    return exit_as(failed.code, failed.rank) if failed and failed.code else None
 
 
 def _runs(pid: int) -> bool:

@@ -21,7 +21,7 @@ from rocsteady.model import (
     Strategy,
 )
 from rocsteady.run.attempt.progress import ProgressCounts
-from rocsteady.run.context import HangPlace
+from rocsteady.run.context import HangPlace, hang_place
 from rocsteady.store.values import (
     AttemptRecord,
     AttemptResult,
@@ -186,9 +186,7 @@ class History:
     def _hung(self, incident: Incident) -> None:
         self.incidents, self._incident_of = self.incidents + 1, incident.attempt
         if incident.place and self.last is not None:
-            ranks = incident.blame.ranks if incident.blame else ()
-            numbers = tuple(each.rank for each in ranks)
-            self.hung = HangPlace(incident.place, self.last.last_step, numbers)
+            self.hung = hang_place(incident, self.last.last_step)
             if incident.cause:
                 self.hangs[incident.cause] = self.hangs.get(incident.cause, 0) + 1
 
