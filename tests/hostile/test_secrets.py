@@ -373,7 +373,7 @@ def test_a_value_below_its_name_is_found_in_lines() -> None:
         assert str(told).count("correcthorse") == 0
         assert "epochs: 3" in str(told)
         assert "Killed" in str(told)
-        assert len(Secrets().lines(given)) == len(lines)
+        assert len(Secrets().items(given)) == len(lines)
 
 
 def test_what_is_watched_and_notified_holds_no_secret(command: Command) -> None:

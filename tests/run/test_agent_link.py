@@ -7,6 +7,7 @@ import os
 import socket
 import sys
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -18,6 +19,7 @@ if sys.platform == "win32":
 from rocsteady.errors import LauncherError, NotNeededError
 from rocsteady.run.engines.torchrun import AgentLink, RankGroup, first_failure
 from rocsteady.run.hosts.messages import HostProposal, Weight
+from rocsteady.system.child import Start
 from rocsteady.system.child_end import Exit
 
 MINE = HostProposal(weight=Weight.PERHAPS, why="mine")
@@ -104,7 +106,7 @@ def test_without_another_generation_nothing_is_decided(
 
     assert link.agree(MINE, last) is None
     with pytest.raises(LauncherError):
-        link.start({}, "run")
+        link.start(Start(command=(), environment={}, folder=Path(), run_id="run", log=Path()))
 
 
 @pytest.mark.parametrize(

@@ -21,6 +21,7 @@ from rocsteady.run.attempt.injection import (
     runtime_folders,
     sweep,
 )
+from rocsteady.system import mounted_drives
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="owners and modes are of POSIX")
 DISK = "/dev/vda1 / ext4 rw 0 0\n"
@@ -84,8 +85,10 @@ def test_comes_before_the_users_own_pythonpath(existing: dict[str, str], path: s
 
 
 def folders(environment: dict[str, str], memory: Path, mounts: Path) -> list[Path]:
-    found = runtime_folders("a", environment, shared_memory=memory, mounts=mounts)
-    return [folder.parent for folder in found]
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(injection, "SHARED_MEMORY", memory)
+        patched.setattr(mounted_drives, "MOUNTS", mounts)
+        return [folder.parent for folder in runtime_folders("a", environment)]
 
 
 def test_prefers_the_users_own_runtime_folder(tmp_path: Path) -> None:
@@ -149,7 +152,9 @@ def test_refuses_a_name_that_is_no_file_name(run_id: str) -> None:
         runtime_folders(run_id, os.environ)
 
 
-def test_what_a_dead_supervisor_left_is_swept_and_nothing_else(tmp_path: Path) -> None:
+def test_what_a_dead_supervisor_left_is_swept_and_nothing_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     alive: dict[str, bool | None] = {"dead": False, "living": True, "elsewhere": None}
     for owner in (*alive, "nobody"):
         folder = tmp_path / f"rocsteady-{owner}"
@@ -158,7 +163,9 @@ def test_what_a_dead_supervisor_left_is_swept_and_nothing_else(tmp_path: Path) -
             claim(folder, owner)
     (tmp_path / "rocsteady-link").symlink_to(tmp_path / "rocsteady-dead")
 
-    sweep({"TMPDIR": "/t"}, alive.__getitem__, shared_memory=tmp_path)
+    monkeypatch.setattr(injection, "SHARED_MEMORY", tmp_path)
+
+    sweep({"TMPDIR": "/t"}, alive.__getitem__)
 
     left = {path.name.removeprefix("rocsteady-") for path in tmp_path.iterdir()}
     assert left == {"living", "elsewhere", "nobody", "link"}

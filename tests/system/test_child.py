@@ -75,7 +75,7 @@ def test_arguments_variables_and_folder_arrive_as_they_are(children: Children) -
     child = children.start(sys.executable, "-c", program, *arguments, ODD="x=\udcfe=y")
 
     assert child.wait(20) == Exit(code=0)
-    assert child.flush(2)
+    assert child._log._output_buffer.flush(2)
     folder = os.path.realpath(children.folder)
     assert children.logged() == f"{arguments!a} {chr(0x78) + '=' + chr(0xDCFE) + '=y'!a} {folder}"
 
@@ -92,7 +92,7 @@ def test_the_command_leads_a_session_and_ignores_the_signals_it_would_without_us
     child = children.start(sys.executable, "-c", show)
 
     child.wait(20)
-    child.flush(2)
+    child._log._output_buffer.flush(2)
 
     assert children.logged().strip() == f"{bare} True"
 
@@ -107,7 +107,7 @@ def test_a_descriptor_from_our_starter_reaches_the_command(children: Children) -
     os.close(read)
 
     child.wait(20)
-    child.flush(2)
+    child._log._output_buffer.flush(2)
     assert children.logged() == "config"
 
 
@@ -136,11 +136,12 @@ def test_every_kind_of_family_is_ended(
     child = children.victim("host_family", kind)
     children.wait_for_log("ready")
 
+    began = time.monotonic()
     ended = child.stop(SHORT)
 
     assert (ended.how, ended.exit, ended.unkillable) == (how, outcome, ())
     assert child.tree() == ()
-    assert ended.seconds < 15
+    assert time.monotonic() - began < 15
 
 
 def test_200_grandchildren_are_found_and_ended(children: Children) -> None:
@@ -151,10 +152,11 @@ def test_200_grandchildren_are_found_and_ended(children: Children) -> None:
         assert time.monotonic() < deadline
         time.sleep(0.1)
 
+    began = time.monotonic()
     ended = child.stop(SHORT)
 
     assert (ended.how, ended.unkillable) == (StopOutcome.KILLED, ())
-    assert ended.seconds < 15
+    assert time.monotonic() - began < 15
 
 
 def test_a_stopped_process_hears_the_request_to_end(children: Children) -> None:
@@ -169,10 +171,11 @@ def test_a_stopped_process_hears_the_request_to_end(children: Children) -> None:
 def test_without_a_first_signal_it_is_killed_at_once(children: Children) -> None:
     child = children.start("sleep", "60")
 
+    began = time.monotonic()
     ended = child.stop(Stopping(), None)
 
     assert (ended.how, ended.exit) == (StopOutcome.KILLED, KILLED)
-    assert ended.seconds < 2
+    assert time.monotonic() - began < 2
 
 
 HANGS_AND_WOULD_SAVE = """
@@ -216,7 +219,7 @@ def test_one_that_ended_by_itself_needs_nothing(children: Children) -> None:
 
     ended = child.stop(Stopping())
 
-    assert ended == StopResult(exit=Exit(code=0), seconds=ended.seconds, how=StopOutcome.BY_ITSELF)
+    assert ended == StopResult(exit=Exit(code=0), how=StopOutcome.BY_ITSELF)
 
 
 def test_what_a_command_leaves_behind_is_ended_by_close(children: Children) -> None:

@@ -148,7 +148,7 @@ def test_a_reader_that_stops_holds_nobody_up(children: Children) -> None:
     assert len(shown) + missed(child) == 50_840_000
     assert b"bytes were not shown; the log has what fits into it" in err.all()
     assert children.log.stat().st_size == 820_000 * (62 + 25)
-    assert child._log.missed == 0
+    assert child._log._output_buffer.missed == 0
 
 
 def test_a_slow_reader_that_moves_loses_nothing_of_a_burst(children: Children) -> None:
@@ -176,7 +176,7 @@ def test_a_full_disk_does_not_stop_the_command(children: Children) -> None:
 
     assert child.wait(20) == Exit(code=0)
     child.close()
-    assert child._log.missed > 0
+    assert child._log._output_buffer.missed > 0
 
 
 @pytest.mark.slow

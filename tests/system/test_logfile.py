@@ -114,7 +114,7 @@ def long_log(path: Path, lines: int, rules: LogRules) -> tuple[list[str], int]:
         end = "out of memory" if number == lines // 2 else "x" * 50
         log.add(stream, b"line %d %s\n" % (number, end.encode()))
         if number % 1000 == 0:
-            log.flush(5)
+            log._output_buffer.flush(5)
             most = max(most, path.stat().st_size)
     log.finish(stream)
     log.close(5)

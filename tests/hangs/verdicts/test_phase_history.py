@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from rocsteady.hangs.judgment.judgment import begin, learn
-from rocsteady.hangs.judgment.phase_history import merge
+from rocsteady.hangs.judgment.phase_history import from_heartbeats
 from rocsteady.hangs.judgment.verdict import Patience
 from rocsteady.hangs.proof.stack_frames import place_of
 from rocsteady.hangs.values import Wait
@@ -44,16 +44,18 @@ def test_a_single_stay_is_all_that_is_known() -> None:
     assert Stays().usual_longest() == 0.0
 
 
-def test_merging_adds_and_keeps_the_longest() -> None:
-    one = PhaseHistory(phases={"data": stays(1.0)}, device_wait=3.0)
-    other = PhaseHistory(phases={"data": stays(8.0), "compute": stays(2.0)}, locked_wait=4.0)
+def test_processes_add_up_and_the_longest_stays() -> None:
+    one, other = Page(), Page()
+    one.stay("data", 1.0)
+    other.stay("data", 8.0)
+    other.stay("compute", 2.0)
 
-    both = merge(one, other)
+    both = from_heartbeats([one.heartbeat(), other.heartbeat()])
 
-    assert both == merge(other, one)
+    assert both == from_heartbeats([other.heartbeat(), one.heartbeat()])
     assert both.of("data").count == 2
     assert both.of("data").longest == 8.0
-    assert (both.device_wait, both.locked_wait) == (3.0, 4.0)
+    assert both.of("compute").longest == 2.0
 
 
 def test_what_was_learned_survives_the_journal() -> None:

@@ -7,7 +7,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from rocsteady.hangs.judgment.judgment import begin, judge, learn
-from rocsteady.hangs.judgment.phase_history import merge
 from rocsteady.hangs.judgment.verdict import Patience
 from rocsteady.hangs.values import (
     Blocked,
@@ -21,7 +20,6 @@ from rocsteady.hangs.values import (
     WayOut,
 )
 from rocsteady.model import RunState
-from rocsteady.store.values import PhaseHistory
 from tests.hangs.verdicts.simulate import TRAINER, known, thread
 
 PATIENCE = Patience()
@@ -117,7 +115,7 @@ def test_no_input_raises(
         tick = Tick(at=at, boot=boot, heartbeats=heartbeats, output=Output(), alive=True)
         pulse, verdict = judge(pulse, tick, snapshots, PATIENCE, known())
         assert verdict.why
-    merge(learn(pulse), PhaseHistory())
+    learn(pulse)
 
 
 STUCK = ProcessSeen(

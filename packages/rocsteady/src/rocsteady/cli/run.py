@@ -65,6 +65,7 @@ from rocsteady.store.values import RunLine
 from rocsteady.suggestions import no_such
 from rocsteady.system import keeper
 from rocsteady.system.background import ITSELF, Detached, start_detached
+from rocsteady.system.bounded_call import has_ended
 from rocsteady.system.tasks import follow, task_here
 
 EXAMPLE = "rocsteady run -- python train.py"
@@ -510,22 +511,24 @@ def detach(words: Sequence[str], folder: Path, journal: Journal) -> None:
     deadline = time.monotonic() + RECORD_WITHIN
     name, begun = "", False
     while time.monotonic() < deadline and not begun:
-        has_ended = started.has_ended()
+        ended = has_ended(started.child)
         time.sleep(POLL_EVERY)
         line = _run_of(started, since, journal)
         name = line.run.name if line else ""
         begun = line is not None and _has_begun(line, before.get(name, 0), journal)
         refused = line is not None and line.run.outcome not in (RunOutcome.NONE, RunOutcome.DONE)
-        if refused or (has_ended and not begun):
+        if refused or (ended and not begun):
             with open_regular(output) as stream:
                 stream.seek(offset)
                 tell(read_exactly(stream, COMPLAINT_BYTES).decode(errors="replace").rstrip("\n"))
             raise RocsteadyError("the process ended before the run started")
     if not name:
-        why = f"process {started.pid} did not start within {RECORD_WITHIN:.0f} s; see {output}"
+        why = (
+            f"process {started.child.pid} did not start within {RECORD_WITHIN:.0f} s; see {output}"
+        )
         raise RocsteadyError(why)
     logout = "" if started.survives_logout else " It may not survive logout on this system."
-    tell(f"rocsteady: {name} is running in the background (pid {started.pid}).{logout}")
+    tell(f"rocsteady: {name} is running in the background (pid {started.child.pid}).{logout}")
     tell(f"rocsteady: to follow it: rocsteady logs -f {name}; to stop it: rocsteady stop {name}")
 
 
@@ -540,6 +543,6 @@ def _has_begun(line: RunLine, attempts: int, journal: Journal) -> bool:
 def _run_of(started: Detached, since: float, journal: Journal) -> RunLine | None:
     for line in journal.runs():
         is_over = line.run.ended is not None and line.run.ended < since
-        if not is_over and line.run.process.split(":")[1:2] == [str(started.pid)]:
+        if not is_over and line.run.process.split(":")[1:2] == [str(started.child.pid)]:
             return line
     return None

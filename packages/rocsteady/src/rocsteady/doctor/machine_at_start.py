@@ -9,14 +9,13 @@ from contextlib import suppress
 from pathlib import Path
 
 import msgspec
-from rocsteady_train.untrusted_file import read_head
 
 from rocsteady.doctor.machine.machine import examined
 from rocsteady.doctor.training_gpus import READ_FIRST, SECOND, settings
 from rocsteady.doctor.values import Diagnosis
 from rocsteady.model import Value
 from rocsteady.system.atomic_file import write_whole
-from rocsteady.typed_values import decode
+from rocsteady.typed_values import read_json
 
 MACHINE_FILE = "machine-at-start.json"
 MOST_BYTES = 1024 * 1024  # of what the doctor said
@@ -80,8 +79,6 @@ class Examination:
 
 def machine_at_start(folder: Path) -> MachineAtStart | None:
     """Return what was recorded when a run began; None if nothing was, or by another version."""
-    try:
-        content = read_head(folder / MACHINE_FILE, MOST_BYTES, follow=False)
-        return decode(content, type=MachineAtStart)
-    except (OSError, msgspec.DecodeError):  # null: it could not be examined
-        return None
+    return read_json(
+        folder / MACHINE_FILE, MachineAtStart, MOST_BYTES, follow=False
+    )  # or it is null

@@ -16,7 +16,6 @@ from typing import Self
 
 import msgspec
 from msgspec.structs import replace
-from rocsteady_train.untrusted_file import read_regular
 
 from rocsteady.doctor.knowledge.failures import Component, load_failures
 from rocsteady.errors import NotRecordedError, RocsteadyError
@@ -59,7 +58,7 @@ from rocsteady.store.location import find_place
 from rocsteady.store.machine_history import Memory
 from rocsteady.store.values import Sample
 from rocsteady.system.atomic_file import write_whole
-from rocsteady.typed_values import decode
+from rocsteady.typed_values import read_json
 from rocsteady.wording import duration, plural, rough_duration
 
 COMPUTE = ("compute", "backward", "optimizer")  # phases
@@ -532,12 +531,8 @@ def keep_trials(kept: KeptTrials, folder: Path) -> None:
 
 def kept_trials(folder: Path, software: str) -> KeptTrials:
     """Return the trials of the last plan, if they are of the same software."""
-    try:
-        content = read_regular(home(folder) / KEPT, PLAN_LIMIT)
-        kept = decode(content, type=KeptTrials)
-    except (OSError, msgspec.MsgspecError):
-        return KeptTrials(software=software)
-    return kept if kept.software == software else KeptTrials(software=software)
+    kept = read_json(home(folder) / KEPT, KeptTrials, PLAN_LIMIT)
+    return kept if kept and kept.software == software else KeptTrials(software=software)
 
 
 class TrialKind(Enum):

@@ -36,7 +36,7 @@ from rocsteady.probe.payload_site import START, kill_isolated, lay_out
 from rocsteady.run.attempt.symptoms import log_tail
 from rocsteady.system.child import Child, Start, start_child
 from rocsteady.system.child_end import DETACHED, Exit
-from rocsteady.typed_values import decode
+from rocsteady.typed_values import read_json
 from rocsteady.wording import duration
 
 POLL = 0.02  # seconds
@@ -226,11 +226,7 @@ class _Watch:
         return int(_BEAT.unpack(content)[0]) if len(content) == _BEAT.size else 0
 
     def _result(self) -> Result | None:
-        try:
-            content = read_regular(self._folder / "result.json", RESULT_LIMIT)
-            return decode(content, type=Result)
-        except (OSError, msgspec.MsgspecError):
-            return None
+        return read_json(self._folder / "result.json", Result, RESULT_LIMIT)
 
     def _output(self) -> str:
         return log_tail(self._folder / "output")

@@ -27,7 +27,7 @@ from rocsteady.store.location import run_folder
 from rocsteady.store.redaction import redactor_here
 from rocsteady.store.run_account import crashed_attempts
 from rocsteady.store.values import RunLine, RunRecord
-from rocsteady.typed_values import convert, decode
+from rocsteady.typed_values import convert, read_json
 
 INCIDENTS = 40  # of many, the last; their evidence is read
 STACKS, WAITS, LOG_TAIL = 24 * 1024, 8 * 1024, 8 * 1024  # bytes
@@ -135,10 +135,7 @@ def _failed_at(record: RunRecord, folders: Sequence[Path]) -> dict[int, SourceEx
 
 
 def _waiters(path: Path) -> tuple[Waiter, ...]:
-    try:
-        return decode(read_head(path, WAITERS, follow=False), type=tuple[Waiter, ...])
-    except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
-        return ()
+    return read_json(path, tuple[Waiter, ...], WAITERS, follow=False) or ()
 
 
 def _advice(record: RunRecord) -> dict[str, Fix]:

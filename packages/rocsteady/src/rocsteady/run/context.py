@@ -24,7 +24,7 @@ from rocsteady.run.stop_requests import StopRequests
 from rocsteady.run.telling.announcer import Announcer
 from rocsteady.store.journal import Journal
 from rocsteady.store.machine_history import Memory
-from rocsteady.store.values import PhaseHistory, Run, RunRecord
+from rocsteady.store.values import Incident, PhaseHistory, Run, RunRecord
 from rocsteady.system.child_end import INHERIT_TERMINAL, TerminalUse
 
 if TYPE_CHECKING:  # it imports this module
@@ -77,10 +77,10 @@ class HangPlace(NamedTuple):
     ranks: tuple[int, ...] = ()  # that stand out
 
 
-def hang_place(verdict: Verdict, step: int | None) -> HangPlace:
-    """Return where a verdict says that a run hung, at a step."""
-    ranks = verdict.blame.ranks if verdict.blame else ()
-    return HangPlace(verdict.place, step, tuple(each.rank for each in ranks))
+def hang_place(hang: Verdict | Incident, step: int | None) -> HangPlace:
+    """Return where a run hung, at a step."""
+    ranks = hang.blame.ranks if hang.blame else ()
+    return HangPlace(hang.place, step, tuple(each.rank for each in ranks))
 
 
 class AttemptContext(Value, frozen=True, kw_only=True):

@@ -26,7 +26,7 @@ from rocsteady.errors import (
 )
 from rocsteady.exit_codes import PERSON_NEEDED, RETRY
 from rocsteady.failures.difference import describe_changes
-from rocsteady.hangs.heartbeat_pages import Resumes
+from rocsteady.hangs.heartbeat_pages import Resumes, read_notes
 from rocsteady.model import Decision, FailureKind, IntentKind, Outcome, RunOutcome, Strategy
 from rocsteady.run.attempt.attempt import Attempt
 from rocsteady.run.attempt.attempt_end import AttemptEnd, is_failure
@@ -536,7 +536,8 @@ class Supervisor:
             end = attempt.watch(child)
         if intent is not None:
             intent.end(end.outcome.value)
-        for note in dict.fromkeys(attempt.notes().values()):
+        notes = read_notes(context.pages) if context.pages else {}  # why processes have no page
+        for note in dict.fromkeys(notes.values()):
             self._announcer.say(note)
         return row, end
 

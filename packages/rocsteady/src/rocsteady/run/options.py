@@ -59,9 +59,8 @@ class RunOptions(Value, frozen=True, kw_only=True):
 
     command: tuple[str, ...] = ()  # as it was typed; (): that of the job file
     name: str | None = None
-    resume: str | None = (
-        None  # AUTO, NEVER_RESUME or a run's name; None: by the last run of the job
-    )
+    # AUTO, NEVER_RESUME or a run's name; None: by the last run of the job.
+    resume: str | None = None
     resume_trainer: bool = False  # give a plain trainer.train() or fit() the checkpoint
     notify: str = ""  # the address of a webhook; a secret
     find_cause: bool = False  # once it has given up because of an operation

@@ -219,7 +219,6 @@ class RunEnd:
             folder=self._folder,
             started=self._since.earliest(self._run.started),
             seconds=self._since.now - self._run.started,
-            exit_code=0,
             steps=end.last_step + end.unsure if end.last_step else end.last_step,
             epochs=epochs_printed(last) if last and self._job.done_when.epochs else None,
             gpus_busy=sum(self._gpus.values()) if self._gpus else None,

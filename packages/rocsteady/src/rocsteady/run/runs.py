@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from contextlib import nullcontext
+from contextlib import closing, nullcontext
 from dataclasses import dataclass
 from dataclasses import replace as with_fields
 from functools import cached_property
@@ -26,7 +26,7 @@ from rocsteady.run.checkpoints.script_facts import script_in
 from rocsteady.run.context import RunSpec, Services
 from rocsteady.run.engines.plain_command import start_command
 from rocsteady.run.engines.tasks import HostTasks
-from rocsteady.run.engines.torchrun import AgentLink, torchrun_engine
+from rocsteady.run.engines.torchrun import AgentLink
 from rocsteady.run.job.job_file import user_configuration
 from rocsteady.run.job.metrics import Metrics
 from rocsteady.run.job.values import Job
@@ -71,9 +71,8 @@ class RunLauncher:
 
         Returns its exit code, and whether it is done: one that was stopped may give 0 too.
         """
-        announcer = Announcer(screen=self.screen)
-        end_what_was_left(self.journal.runs(), self.journal.here, announcer.say)
-        announcer.close()
+        with closing(Announcer(screen=self.screen)) as announcer:
+            end_what_was_left(self.journal.runs(), self.journal.here, announcer.say)
         origin, note = Origin(), ""
         if self.options.resumed_run is None:
             origin, note, _ = choose(job, self.folder, self.journal.runs(), self.choice)
@@ -103,9 +102,8 @@ class RunLauncher:
             try:
                 code = supervisor.carry_out()
             finally:
-                closing = Announcer(self.journal, run.id, screen=self.screen)
-                exports.close(closing.say)
-                closing.close()
+                with closing(Announcer(self.journal, run.id, screen=self.screen)) as announcer:
+                    exports.close(announcer.say)
         if self._link is not None:
             self._link.end(code)
         return code, supervisor.outcome is RunOutcome.DONE
@@ -138,10 +136,9 @@ class RunLauncher:
         if blocks and told.wants_gpu and not decided and not self._is_known_to_work(job):
             raise RocsteadyError(_refusal(blocks, job))
         if found := (*blocks, *told.diagnosis.having(Severity.RISKS)):
-            announcer = Announcer(screen=self.screen)
             rules = ", ".join(each.rule for each in found)
-            announcer.say(f"the doctor warns of {rules}. To see why: rocsteady doctor")
-            announcer.close()
+            with closing(Announcer(screen=self.screen)) as announcer:
+                announcer.say(f"the doctor warns of {rules}. To see why: rocsteady doctor")
 
     def _is_known_to_work(self, job: Job) -> bool:
         """Whether a command asks for the CPU, or made steps here before."""
@@ -159,9 +156,7 @@ class RunLauncher:
 
     def _services(self, job: Job, run: Run) -> Services:
         link, options = self._link, self.options
-        engine = (
-            torchrun_engine(link) if link else self.tasks.start if self.tasks else start_command
-        )
+        engine = link.start if link else self.tasks.start if self.tasks else start_command
         return Services(
             journal=self.journal,
             memory=self.memory,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from datetime import UTC, datetime
 
 from msgspec.structs import replace
@@ -71,10 +72,9 @@ def _passed_over(turn: Turn) -> str:
 
 def _say(*lines: str) -> None:
     """Print lines; a terminal that is gone does not matter."""
-    announcer = Announcer()
-    for line in lines:
-        announcer.say(line)
-    announcer.close()
+    with closing(Announcer()) as announcer:
+        for line in lines:
+            announcer.say(line)
 
 
 def survey(job: Job, runs: Sequence[Run]) -> tuple[Turn, ...]:

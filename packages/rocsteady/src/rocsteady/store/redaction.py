@@ -540,9 +540,6 @@ class Secrets:
         given = [str(word) for word in done]  # as in ``sshpass -p ...``, and lines of one text
         return list(self._together(self._together(given, " "), "\n"))
 
-    def lines(self, lines: Sequence[str]) -> Sequence[str]:
-        return [self.text(line) for line in self._together(lines, "\n")]
-
     def _together(self, parts: Sequence[str], by: str) -> Sequence[str]:
         """Redact what only the parts before it give away."""
         redacted = self.text(by.join(parts)).split(by)

@@ -9,21 +9,16 @@ import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
-from rocsteady.system import bounded_call
 from rocsteady.system.atomic_file import open_own
 
 ITSELF = (sys.executable, "-P", "-m", "rocsteady")  # the working folder is somebody's project
 
 
-class Detached:
-    def __init__(self, child: subprocess.Popen[bytes], *, survives_logout: bool) -> None:
-        self.pid = child.pid
-        self.survives_logout = survives_logout  # else that depends on the system's settings
-        self._child = child
-
-    def has_ended(self) -> bool:
-        return bounded_call.has_ended(self._child)
+class Detached(NamedTuple):
+    child: subprocess.Popen[bytes]
+    survives_logout: bool  # else that depends on the system's settings
 
 
 def start_session(

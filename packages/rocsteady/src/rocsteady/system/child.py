@@ -25,6 +25,7 @@ from rocsteady.system.child_end import (
     StopResult,
     TerminalUse,
     end_child,
+    exit_as,
 )
 from rocsteady.system.launch import LaunchedCommand, launch
 from rocsteady.system.leftovers import wait_for
@@ -173,7 +174,6 @@ class Child:
         self._exit: Exit | None = None
         self._keeper_gone = False
         self._news = threading.Event()  # the command ended, or its keeper did
-        self._stopped: dict[int, keeper.ProcessSnapshot] = {}  # by ^Z
         self._paused: dict[int, keeper.ProcessSnapshot] = {}  # as the user asked for it
         self._closed = False
         callbacks = PumpCallbacks(
@@ -192,7 +192,8 @@ class Child:
             now, birth = keeper.process_snapshot(self.pid), self._birth
             same = now is not None and birth is not None and now.start == birth.start
             if now is None or not same or not keeper.is_alive(self.pid, now):
-                self._exit = _exit_of_orphan(self.pid)
+                code = wait_for(self.pid)  # the kernel made it a child of ours
+                self._exit = Exit() if code is None else exit_as(code)
         return self._exit
 
     def wait(self, timeout: float | None = None) -> Exit | None:
@@ -247,14 +248,10 @@ class Child:
         """Stop the tree and ourselves, as ^Z does; returns when we are continued, and goes on."""
         if is_orphaned():  # no shell would ever continue us
             return
-        self._stopped |= self._stop_members()
+        stopped = self._stop_members()
         if self._wiring.terminal is not None:
             self._wiring.terminal.leave()
         stop_ourselves()
-        self.resume()
-
-    def resume(self) -> None:
-        stopped, self._stopped = self._stopped, {}
         keeper.send(stopped, signal.SIGCONT)
         self._pump.wake()
 
@@ -298,10 +295,6 @@ class Child:
         """Show one line of our own on stderr, without ever waiting for it."""
         if self._wiring.complaints is not None:
             self._wiring.complaints.put_line(f"{line}\n".encode(errors="replace"))
-
-    def flush(self, within: float) -> bool:
-        """Wait until the log has all that was printed so far, as long as the disk moves."""
-        return self._log.flush(within)
 
     def close(self) -> None:
         """End what is left, write what is left, and give the terminal back."""
@@ -357,14 +350,6 @@ class Child:
                     if front > 0:
                         return front
         return self.pid
-
-
-def _exit_of_orphan(pid: int) -> Exit:
-    """Return how a command ended whose keeper is gone: the kernel made it a child of ours."""
-    code = wait_for(pid)
-    if code is None:
-        return Exit()
-    return Exit(code=code) if code >= 0 else Exit(signal=-code)
 
 
 SignalHandler: TypeAlias = Callable[[int, FrameType | None], object] | int | None

@@ -54,7 +54,6 @@ class StopOutcome(Enum):
 class StopResult(Value, frozen=True, kw_only=True):
     exit: Exit | None  # None: the command itself is among the unkillable
     unkillable: tuple[int, ...] = ()
-    seconds: float
     how: StopOutcome
 
 
@@ -98,12 +97,10 @@ def end_child(
     A request to end goes to the command alone at first, as ``kill`` would send it: a script that
     saves then must not lose its loader's workers. Whoever is left when it has ended is asked too.
     """
-    began = time.monotonic()
 
     def ended(how: StopOutcome, unkillable: tuple[int, ...] = ()) -> StopResult:
         outcome = wait(0.0 if unkillable else EXIT_WAIT)
-        seconds = time.monotonic() - began
-        return StopResult(exit=outcome, unkillable=unkillable, seconds=seconds, how=how)
+        return StopResult(exit=outcome, unkillable=unkillable, how=how)
 
     def ask_to_end(*, alone: bool = False) -> timedelta:
         asked = family.one(command) if alone else family.members()

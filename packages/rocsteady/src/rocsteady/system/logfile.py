@@ -221,16 +221,9 @@ class LogFile:
         )
         self._last: Lines | None = None
 
-    @property
-    def missed(self) -> int:
-        return self._output_buffer.missed
-
     def add(self, lines: Lines, chunk: bytes) -> None:
         now = time.time()
-        stamp = timestamp(now)
-        out = lines.feed(chunk, stamp, now)
-        if out:
-            self._put(lines, out)
+        self._put(lines, lines.feed(chunk, timestamp(now), now))
 
     def tick(self, lines: Lines) -> None:
         """Write what was held back, if it is time."""
@@ -240,10 +233,6 @@ class LogFile:
     def finish(self, lines: Lines) -> None:
         now = time.time()
         self._put(lines, lines.finish(timestamp(now), now))
-
-    def flush(self, within: float) -> bool:
-        """Wait until all of it is written, as long as the disk moves."""
-        return self._output_buffer.flush(within)
 
     def close(self, within: float) -> None:
         """Write what waits and close the file, unless the disk is stuck."""

@@ -147,17 +147,12 @@ def link(path: str) -> str:
     return os.readlink(path)
 
 
-def descriptors(pid: int) -> dict[int, str]:
-    """Return what each descriptor of a process is: ``pipe:[7]``, ``socket:[9]``, a path."""
-    return links(f"{PROC}/{pid}/fd")
-
-
-def links(folder: str) -> dict[int, str]:
-    """Return where the numbered links of a folder lead; those that are gone by then are left out.
+def descriptors(pid: int, tid: int | None = None) -> dict[int, str]:
+    """Return what each descriptor is: ``pipe:[7]``, a path; those that are gone are left out.
 
     Raises PermissionError if that is a secret.
     """
-    found = {}
+    folder, found = f"{PROC}/{pid}/fd" if tid is None else f"{PROC}/{pid}/task/{tid}/fd", {}
     for number in numbers(folder):
         try:
             found[number] = link(f"{folder}/{number}")

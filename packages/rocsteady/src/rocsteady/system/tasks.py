@@ -27,7 +27,7 @@ import msgspec
 from rocsteady.errors import LauncherError
 from rocsteady.exit_codes import RETRY
 from rocsteady.model import Value
-from rocsteady.system.child_end import Exit
+from rocsteady.system.child_end import Exit, exit_as
 from rocsteady.typed_values import convert
 
 MEET_WITHIN = 600.0  # seconds; Python starts late where a thousand tasks read it from one disk
@@ -252,7 +252,7 @@ class Rank:
         if code is None:
             return None
         self._process = None
-        return Exit(code=code) if code >= 0 else Exit(signal=-code)
+        return exit_as(code)
 
     def report(self, how: Exit) -> Report:
         return Report(rank=self._number, exit=how, attempt=self._attempt)

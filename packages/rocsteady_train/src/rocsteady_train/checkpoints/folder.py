@@ -23,7 +23,7 @@ import json
 import math
 import os
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -127,10 +127,10 @@ def step_of(folder: Path) -> int | None:
     return int(match.group(1)) if match else None
 
 
-def steps(root: Path) -> list[tuple[int, Path]]:
-    """List the checkpoints that are there, whole or not, the newest first."""
+def steps(root: Path, of: Callable[[Path], int | None] = step_of) -> list[tuple[int, Path]]:
+    """List the checkpoints that are there, whole or not, the newest first; ``of`` reads names."""
     try:
-        found = [(step_of(path), path) for path in root.iterdir() if path.is_dir()]
+        found = [(of(path), path) for path in root.iterdir() if path.is_dir()]
     except FileNotFoundError:
         return []
     return sorted(((step, path) for step, path in found if step is not None), reverse=True)

@@ -207,10 +207,6 @@ def _illegal_access() -> None:
     raise getattr(sys.modules["torch"], "AcceleratorError", RuntimeError)(ILLEGAL_ACCESS)
 
 
-def _kill() -> None:
-    _send("SIGKILL")
-
-
 def _crash() -> None:
     _leave_no_core()
     _send("SIGSEGV")
@@ -240,7 +236,7 @@ _DEEDS: dict[str, Callable[[], None]] = {
     "hang": _hang,
     "oom": _passed_over(_out_of_memory),
     "fault": _passed_over(_illegal_access),
-    "kill": _kill,
+    "kill": lambda: _send("SIGKILL"),
     "segv": _crash,
     "abort": _abort,
     "nan": _nothing,

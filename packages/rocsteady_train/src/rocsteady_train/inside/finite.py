@@ -80,11 +80,6 @@ class Origins(Watcher):
             self._left = origin
             leave_origin({"kind": "read", "operation": origin or None})
 
-    def loss(self, tensor: Any) -> None:
-        """Look at what the backward begins from."""
-        if not self._found and _is_real(tensor) and badness(tensor) == NAN:
-            self._accuse(_key(tensor))
-
     def _accuse(self, key: int) -> None:
         bad, origin = self._from.get(key, (NAN, OUTSIDE))
         self._found = True
@@ -94,8 +89,10 @@ class Origins(Watcher):
     def around_backward(self, original: Any) -> Any:
         def backward(*args: Any, **kwargs: Any) -> Any:
             given = args[0] if args else kwargs.get("tensors")
-            for tensor in tensors_in(given):
-                self.loss(tensor.detach())
+            for each in tensors_in(given):  # what it begins from
+                tensor = each.detach()
+                if not self._found and _is_real(tensor) and badness(tensor) == NAN:
+                    self._accuse(_key(tensor))
             return original(*args, **kwargs)
 
         return backward

@@ -99,7 +99,8 @@ class Recorder(TorchDispatchMode):
             self._stop(error)
             call = None
         try:
-            result = self._carried_out(call, func, args, kwargs)
+            moved = call if call and call.name == self._on_cpu else None
+            result = on_cpu(moved) if moved else func(*args, **kwargs)
             if base is not None:
                 _wait_for(args, result)
         except BaseException as error:
@@ -137,7 +138,7 @@ class Recorder(TorchDispatchMode):
             "kwargs": kwargs,
             "line": call.place[0],
             "module": call.place[1],
-            "phase": self._phase(call),
+            "phase": "backward" if call.backward else wire.PHASES[self._heart.phase],
             "step": self._heart.steps + 1,
             "number": self._number,
             "key": hashlib.sha256(spelt.encode()).hexdigest()[:16],
@@ -155,11 +156,6 @@ class Recorder(TorchDispatchMode):
         words[base + wire.O_STATE] = wire.IN_FLIGHT
         return base
 
-    def _phase(self, call: Call) -> str:
-        if call.backward:
-            return "backward"
-        return wire.PHASES[self._heart.phase]
-
     def _locate(self, call: Call) -> None:
         """Find the user's line and the module; of a backward those of its forward."""
         torch = sys.modules["torch"]
@@ -175,11 +171,6 @@ class Recorder(TorchDispatchMode):
             return
         call.backward = True
         call.place = self._lines.get(node._sequence_nr()) or self._places.here()  # noqa: SLF001
-
-    def _carried_out(self, call: Call | None, func: Any, args: Any, kwargs: Any) -> Any:
-        if call is None or call.name != self._on_cpu:
-            return func(*args, **kwargs)
-        return on_cpu(call)
 
     def _raised(self, base: int | None, call: Call | None, error: BaseException) -> None:
         try:
@@ -230,7 +221,8 @@ class Places:
                 modules.append(frame.f_locals.get("self"))
             if not line and self._is_own(code.co_filename):
                 named = getattr(code, "co_qualname", code.co_name)
-                line = f"{self._shown(code.co_filename)}:{frame.f_lineno} in {named}"
+                file = code.co_filename.removeprefix(os.getcwd() + os.sep)
+                line = f"{file}:{frame.f_lineno} in {named}"
             if frame.f_back is None:
                 break
             frame = frame.f_back
@@ -244,10 +236,6 @@ class Places:
                 or any(each in file for each in LIBRARIES)
             )
         return own
-
-    def _shown(self, file: str) -> str:
-        here = os.getcwd() + os.sep
-        return file.removeprefix(here)
 
     def _named(self, modules: list[Any]) -> str:
         if not modules:

@@ -58,9 +58,8 @@ W_WORKERS = 461  # the most workers that the script asked for
 W_CONTEXT = 462  # how they would be started: index into CONTEXTS
 W_GUARDED = 464  # NOT_TOLD, NO or YES: the main module can be imported without starting to work
 W_PICKLES = 465  # the same: what goes to the workers can be pickled
-W_NOT_FINITE = (
-    467  # the step in which the loss was not finite, of those in a row the first; 0: none
-)
+# The step in which the loss was not finite, of those in a row the first; 0: none.
+W_NOT_FINITE = 467
 W_FINITE = 468  # the step in which it was so again
 W_BASE = 469  # the step that this process went on from; 0: from the beginning
 W_SAVE = 470  # written by the supervisor: it grows when a checkpoint would be good to have

@@ -20,7 +20,7 @@ from typing import Any
 from transformers import TrainerCallback
 
 from rocsteady_train.checkpoints import integrity as file_integrity
-from rocsteady_train.checkpoints.folder import ASIDE
+from rocsteady_train.checkpoints.folder import ASIDE, steps
 from rocsteady_train.checkpoints.folder_changes import set_aside
 from rocsteady_train.checkpoints.integrity import EVERYTHING, log, newest_whole
 from rocsteady_train.loop import supervisor_link
@@ -49,7 +49,7 @@ def newest_checkpoint(output_dir: str | os.PathLike[str]) -> str | None:
     supervisor is told that this script goes on by itself.
     """
     root = Path(output_dir)
-    return newest_whole(root, PATTERN, _checkpoints(root), what_is_wrong)
+    return newest_whole(root, PATTERN, steps(root, _step_of), what_is_wrong)
 
 
 def what_is_wrong(checkpoint: Path) -> str:
@@ -131,14 +131,6 @@ class RocsteadyCallback(TrainerCallback):
         self._ending = True
 
 
-def _checkpoints(root: Path) -> list[tuple[int, Path]]:
-    try:
-        found = [(_step_of(path), path) for path in root.iterdir() if path.is_dir()]
-    except FileNotFoundError:
-        return []
-    return [(step, path) for step, path in found if step is not None]
-
-
 def _step_of(checkpoint: Path) -> int | None:
     match = _NAME.fullmatch(checkpoint.name)
     return int(match.group(1)) if match else None
@@ -182,7 +174,7 @@ def _set_aside(root: Path, step: int) -> None:
 
     Killed in the middle of that, new files would lie there beside old ones and look whole.
     """
-    for later, path in sorted(_checkpoints(root)):
+    for later, path in sorted(steps(root, _step_of)):
         if later > step:
             set_aside(path)
             if not path.exists():

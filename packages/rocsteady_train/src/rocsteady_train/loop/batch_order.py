@@ -253,10 +253,10 @@ def _has_state(owner: Any) -> bool:  # noqa: ANN401 - any iterable
     return hasattr(owner, "state_dict") and hasattr(owner, "load_state_dict")
 
 
-def generator_states(*, numpy: bool = True) -> dict[str, Any]:
+def generator_states() -> dict[str, Any]:
     """Return the states of all generators. NumPy's takes 50 microseconds, the others 12."""
     found: dict[str, Any] = {"python": random.getstate(), "torch": torch.get_rng_state()}
-    if numpy and "numpy" in sys.modules:
+    if "numpy" in sys.modules:
         found["numpy"] = sys.modules["numpy"].random.get_state(legacy=False)
     device = _accelerator()
     if device is not None:

@@ -32,9 +32,8 @@ from rocsteady_train.loop.micro_batches import Compute, Count, MicroBatches, Red
 from rocsteady_train.loop.roll_back import LossGuard, RollBack
 
 PRIOR_INTERVAL = 4 * 3600.0  # seconds between failures, as long as nothing is known
-YOUNG_SECONDS = (
-    600.0  # seconds, and as many as it has trained: a training may well fail within that
-)
+# Seconds, and as many as it has trained: a training may well fail within that.
+YOUNG_SECONDS = 600.0
 FIRST_SAVE_AFTER = 2.0  # seconds until the first save, which shows what one costs
 SECOND = 20.0  # seconds at most until the next, which shows whether the first was typical
 RECENT_SAVES = 5  # saves: one that was slow by chance must not put off the next ones

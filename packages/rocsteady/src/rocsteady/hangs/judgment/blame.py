@@ -9,7 +9,7 @@ that the smaller part must be less than half.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from msgspec.structs import replace
 
@@ -70,9 +70,8 @@ def _judged(known: list[RankRecord]) -> Blame:
         if found is not None:
             return found
     first = known[0]
-    where = f" at {first.place}" if _all_have(known, lambda each: each.place) else ""
     what = f", waiting for {first.waits_for.value}" if first.waits_for in IDLE[:2] else ""
-    return _nobody(known, f"all {len(known):,} ranks are in step {first.step:,}{where}{what}")
+    return _nobody(known, f"all {len(known):,} ranks are in step {first.step:,}{_at(known)}{what}")
 
 
 def _by_silence(known: list[RankRecord]) -> Blame | None:
@@ -219,10 +218,6 @@ def _one_place(records: list[RankRecord]) -> str:
     """Return the line that these are at, if it is one."""
     places = {each.place for each in records}
     return next(iter(places)) if len(places) == 1 else ""
-
-
-def _all_have(known: list[RankRecord], of: Callable[[RankRecord], Hashable]) -> bool:
-    return bool(of(known[0])) and len({of(each) for each in known}) == 1
 
 
 # What each rank of this machine does, from its heartbeat and one snapshot.

@@ -19,28 +19,13 @@ def stays_in_phase(heartbeat: Heartbeat) -> Stays:
 
 
 def from_heartbeats(heartbeats: Iterable[Heartbeat]) -> PhaseHistory:
-    """Sum what the processes of one attempt tell."""
-    total = PhaseHistory()
+    """Sum what the processes of one attempt tell; their order does not matter."""
+    phases: dict[str, Stays] = {}
     for heartbeat in heartbeats:
-        phases = {
-            phase: Stays(longest=longest, histogram=heartbeat.histogram.get(phase, ()))
-            for phase, longest in heartbeat.longest_in.items()
-        }
-        total = merge(total, PhaseHistory(phases=phases))
-    return total
-
-
-def merge(one: PhaseHistory, other: PhaseHistory) -> PhaseHistory:
-    """Put two records together; the order does not matter."""
-    phases = {
-        phase: _sum(one.of(phase), other.of(phase))
-        for phase in sorted({*one.phases, *other.phases})
-    }
-    return PhaseHistory(
-        phases=phases,
-        device_wait=max(one.device_wait, other.device_wait),
-        locked_wait=max(one.locked_wait, other.locked_wait),
-    )
+        for phase, longest in heartbeat.longest_in.items():
+            own = Stays(longest=longest, histogram=heartbeat.histogram.get(phase, ()))
+            phases[phase] = _sum(phases.get(phase, Stays()), own)
+    return PhaseHistory(phases=dict(sorted(phases.items())))
 
 
 def _sum(one: Stays, other: Stays) -> Stays:

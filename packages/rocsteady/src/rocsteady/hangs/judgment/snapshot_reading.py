@@ -40,11 +40,9 @@ GROWTH_RATE = 1 << 20  # bytes of memory a second
 
 
 class Reading(Value, frozen=True, kw_only=True):
-    at: float
     activity: Activity
-    moves: (
-        bool  # since the snapshot before; also if it runs and cannot be told to stay in one place
-    )
+    # Since the snapshot before; also if it runs and cannot be told to stay in one place.
+    moves: bool
     why: str  # a clause
     place: str = ""
     culprit: int | None = None
@@ -62,30 +60,29 @@ def read(
     """Return what the whole tree does; ``waits`` is the wait set of this snapshot."""
     members = tuple(member for member in waits.members if not member.bystander)
     if not members:
-        return _nothing_to_see(now, heartbeats)
+        return _nothing_to_see(heartbeats)
     for activity in HELD:
         held = [member for member in members if member.activity is activity]
         if held:
-            return _reading(now, members, held[0], _held(held[0]))
+            return _reading(members, held[0], _held(held[0]))
     signs = moved(before, now, members, known) if before else ()
     if signs:
         member, works = signs[0].member or members[0], any(each.works for each in signs)
         why = f"process {signs[0].pid} {signs[0].what}"
-        return _reading(now, members, member, why, moves=True, works=works or not now.stacks)
+        return _reading(members, member, why, moves=True, works=works or not now.stacks)
     running = [member for member in members if member.activity is Activity.RUNS]
     if any(not member.thread.native for member in running):
         # Without native frames, a thread that runs cannot be seen to stay in one place.
-        return _reading(now, members, running[0], _runs(running[0]), moves=True)
+        return _reading(members, running[0], _runs(running[0]), moves=True)
     for activity, clause in _CLAUSES.items():
         found = [member for member in members if member.activity is activity]
         if found:
             member = _to_blame(found, known)
-            return _reading(now, members, member, clause(member, now), works=not now.stacks)
+            return _reading(members, member, clause(member, now), works=not now.stacks)
     raise AssertionError("every activity is in one of the tables")  # pragma: no cover
 
 
-def _reading(  # noqa: PLR0913 - all that a reading is made of
-    now: Snapshot,
+def _reading(
     members: tuple[Member, ...],
     member: Member,
     why: str,
@@ -96,7 +93,6 @@ def _reading(  # noqa: PLR0913 - all that a reading is made of
     trains = [other.process.pid for other in members if other.trains]
     alone = member.trains and set(trains) == {member.process.pid}
     return Reading(
-        at=now.at,
         activity=member.activity,
         moves=moves,
         works=works,
@@ -136,14 +132,14 @@ def _awaited(member: Member) -> set[int]:
     return {*blocked.pids} - ({member.process.pid} if blocked.holds_both else set())
 
 
-def _nothing_to_see(now: Snapshot, heartbeats: tuple[Heartbeat, ...]) -> Reading:
+def _nothing_to_see(heartbeats: tuple[Heartbeat, ...]) -> Reading:
     here = bool(heartbeats)
     why = (
         "the training thread is not among the processes that rocsteady can see"
         if here
         else "the work happens where rocsteady cannot see it"
     )
-    return Reading(at=now.at, activity=Activity.WAITS_OUTSIDE, moves=False, why=why, visible=here)
+    return Reading(activity=Activity.WAITS_OUTSIDE, moves=False, why=why, visible=here)
 
 
 def _to_blame(found: list[Member], known: WaitKnowledge) -> Member:

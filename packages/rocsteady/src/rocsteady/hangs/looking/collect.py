@@ -77,7 +77,7 @@ def collect(  # noqa: PLR0913 - what there is to know of an attempt, each by nam
     parts: dict[str, Callable[[], None]] = {
         "stacks": lambda: incident.stacks(known),
         "kernel.txt": lambda: incident.kernel(since),
-        "memory.json": incident.memory,
+        "memory.json": lambda: incident.put_json("memory.json", read_memory(pids)),
         "gpu.json": incident.gpu,
         "variables.json": lambda: incident.put_json("variables.json", dict(variables or {})),
         "pages.json": lambda: incident.pages(pages),
@@ -135,9 +135,6 @@ class _Collection:
         else:
             head = f"# from {log.source}, since {since:.0f} s after boot\n"
             self.put("kernel.txt", (head + "\n".join(log.lines) + "\n").encode())
-
-    def memory(self) -> None:
-        self.put_json("memory.json", read_memory(self._pids))
 
     def gpu(self) -> None:
         counters = read_gpu_counters(within=self._within)

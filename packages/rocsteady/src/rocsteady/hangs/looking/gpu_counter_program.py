@@ -13,7 +13,6 @@ from pathlib import Path
 
 WHOLE = {
     "busy_percent": "gpu_busy_percent",
-    "memory_busy_percent": "mem_busy_percent",
     "vram_used_bytes": "mem_info_vram_used",
     "vram_total_bytes": "mem_info_vram_total",
     "gtt_used_bytes": "mem_info_gtt_used",

@@ -42,7 +42,6 @@ class GpuReading(Value, frozen=True, kw_only=True):
     """What one GPU answered. None is "not told"."""
 
     busy_percent: int | None = None  # 100 is normal in a hung one: never a sign of progress
-    memory_busy_percent: int | None = None
     vram_used_bytes: int | None = None
     vram_total_bytes: int | None = None
     gtt_used_bytes: int | None = None
@@ -55,8 +54,8 @@ class GpuReading(Value, frozen=True, kw_only=True):
 class GpuCounters(Value, frozen=True, kw_only=True):
     card: str
     pci_address: str
-    asleep: bool
-    reading: GpuReading | None
+    asleep: bool = False
+    reading: GpuReading | None = None
     why_not: str = ""
 
 
@@ -66,7 +65,8 @@ def read_gpu_counters(*, within: timedelta, root: Path = ROOT) -> tuple[GpuCount
     questions = {card.name: partial(_ask, card, within) for card in ours}
     asked = run_all(questions, within=within * 1.2, at_once=16)
     return tuple(
-        asked.results.get(card.name) or _counters(card, why_not=asked.missing[card.name])
+        asked.results.get(card.name)
+        or GpuCounters(card=card.name, pci_address=_address(card), why_not=asked.missing[card.name])
         for card in ours
     )
 
@@ -101,27 +101,16 @@ def gpu_users(root: Path = ROOT) -> tuple[GpuUse, ...]:
 
 def _ask(card: Path, within: timedelta) -> GpuCounters:
     device = card / "device"
+    counters = partial(GpuCounters, card=card.name, pci_address=_address(card))
     if read(device / "power/runtime_status").strip() not in AWAKE:
-        return _counters(card, asleep=True, why_not="it is asleep, and a query would wake it")
+        return counters(asleep=True, why_not="it is asleep, and a query would wake it")
     answer = ask([sys.executable, "-I", "-S", str(READING), str(device)], within=within)
     if answer.outcome is not AnswerKind.ANSWERED:
-        return _counters(card, why_not=f"the process that queried it: {answer.outcome.value}")
+        return counters(why_not=f"the process that queried it: {answer.outcome.value}")
     try:
-        return _counters(card, reading=decode(answer.text, type=GpuReading))
+        return counters(reading=decode(answer.text, type=GpuReading))
     except msgspec.DecodeError as error:
-        return _counters(card, why_not=f"its answer cannot be read: {error}")
-
-
-def _counters(
-    card: Path, *, reading: GpuReading | None = None, why_not: str = "", asleep: bool = False
-) -> GpuCounters:
-    return GpuCounters(
-        card=card.name,
-        pci_address=_address(card),
-        asleep=asleep,
-        reading=reading,
-        why_not=why_not,
-    )
+        return counters(why_not=f"its answer cannot be read: {error}")
 
 
 def _address(card: Path) -> str:

@@ -33,7 +33,7 @@ def open_files(pid: int) -> OpenFiles:
     """Look at a process; one that has ended holds nothing."""
     try:
         about = procfs.stat(pid)
-        own = {} if about.state in "ZX" else _table(f"{pid}/fd")
+        own = {} if about.state in "ZX" else procfs.descriptors(pid)
         tables = {} if about.threads <= 1 else _tables_apart(pid, own)
         kinds = {f"fd/{number}": kind for number, kind in own.items()}
         for tid, table in tables.items():
@@ -54,10 +54,6 @@ def information(pid: int, place: str) -> str:
     return f"{procfs.PROC}/{pid}/{place.replace('fd/', 'fdinfo/')}"
 
 
-def _table(folder: str) -> dict[int, str]:
-    return procfs.links(f"{procfs.PROC}/{folder}")
-
-
 def _tables_apart(pid: int, own: dict[int, str]) -> dict[int, dict[int, str]]:
     """Return the tables of threads that do not have that of the process (``CLONE_FILES``)."""
     apart, compared = {}, 0
@@ -66,7 +62,7 @@ def _tables_apart(pid: int, own: dict[int, str]) -> dict[int, dict[int, str]]:
         if same or (same is None and compared > MAX_COMPARED):
             continue
         try:
-            table = _table(f"{pid}/task/{tid}/fd")
+            table = procfs.descriptors(pid, tid)
         except (FileNotFoundError, ProcessLookupError):
             continue
         compared += len(table)

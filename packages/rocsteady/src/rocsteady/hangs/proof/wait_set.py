@@ -12,6 +12,8 @@ from enum import Enum
 from functools import cached_property
 from itertools import pairwise
 
+from msgspec.structs import replace
+
 from rocsteady.hangs.proof.stack_frames import in_python_lock
 from rocsteady.hangs.values import ProcessSeen, ThreadSeen, Wait, WayOut
 from rocsteady.model import Value
@@ -174,12 +176,7 @@ def prove(sets: Sequence[WaitSet], *, alike: bool = False) -> WaitSet:
     between = (each for pair in pairwise(sets) for each in changes(*pair)) if not alike else ()
     for each in (*between, *_never_asked_again(sets)):
         found.setdefault(((each.pid, each.tid), each.way), each)
-    return WaitSet(
-        at=newest.at,
-        members=newest.members,
-        exits=(*newest.exits, *found.values()),
-        handlers=newest.handlers,
-    )
+    return replace(newest, exits=(*newest.exits, *found.values()))
 
 
 def changes(earlier: WaitSet, later: WaitSet) -> Iterable[WakeSource]:

@@ -21,7 +21,6 @@ from rocsteady.hangs.heartbeat_pages import (
     read_batch_split,
     read_checkpoint,
     read_loader_facts,
-    read_notes,
     read_pages,
     read_precision,
     read_raised,
@@ -213,10 +212,6 @@ class Attempt:
             self._announcer.mid_line = child.mid_line
         mark_log_as_stopped(self._context.log, end)
         return end
-
-    def notes(self) -> dict[int, str]:
-        """Return why processes have no page, as they said it."""
-        return read_notes(self._context.pages) if self._context.pages else {}
 
     def _environment(self) -> dict[str, str]:
         injection, existing = self._context.injection, dict(self._services.environment)

@@ -30,10 +30,8 @@ from rocsteady.hangs.looking.process_tree import with_torch
 from rocsteady.model import Value
 from rocsteady.system import mounted_drives, procfs
 
-if TYPE_CHECKING:
-    from rocsteady.run.telling.announcer import (
-        Announcer,  # watch reads pages, and announces nothing
-    )
+if TYPE_CHECKING:  # watch reads pages, and announces nothing
+    from rocsteady.run.telling.announcer import Announcer
 
 PACKAGE = "_rocsteady_inside"
 PACKAGES = ("", "heartbeat")  # of inside/ that a training process needs
@@ -114,26 +112,20 @@ def _offer_rendezvous(site: Path) -> None:
     _write(about / "entry_points.txt", entry.encode())
 
 
-def runtime_folders(
-    run_id: str,
-    environment: Mapping[str, str],
-    *,
-    shared_memory: Path = SHARED_MEMORY,
-    mounts: Path = mounted_drives.MOUNTS,
-) -> tuple[Path, ...]:
+def runtime_folders(run_id: str, environment: Mapping[str, str]) -> tuple[Path, ...]:
     """Return where a folder of this run may be: in memory, else in the temporary folder."""
     if RUN_ID.fullmatch(run_id) is None:
         raise RocsteadyError(f"{run_id!r} is not a valid run name.")
-    *in_memory, temporary = _places(environment, shared_memory)
-    usable = [place for place in in_memory if _is_usable(place, mounts)]
+    *in_memory, temporary = _places(environment)
+    usable = [place for place in in_memory if _is_usable(place)]
     if usable[:1] == in_memory[:1] and not _is_own(usable[0]):
         del usable[0]
     return tuple(place / f"{PREFIX}{run_id}" for place in dict.fromkeys((*usable, temporary)))
 
 
-def _places(environment: Mapping[str, str], shared_memory: Path = SHARED_MEMORY) -> list[Path]:
+def _places(environment: Mapping[str, str]) -> list[Path]:
     temporary = environment.get("TMPDIR") or tempfile.gettempdir()
-    return [Path(environment.get("XDG_RUNTIME_DIR", "")), shared_memory, Path(temporary)]
+    return [Path(environment.get("XDG_RUNTIME_DIR", "")), SHARED_MEMORY, Path(temporary)]
 
 
 def find_pages(run_id: str, environment: Mapping[str, str]) -> Path | None:
@@ -160,14 +152,9 @@ def read_owner(folder: Path) -> str:
     return read_regular(folder / OWNER, OWNER_LIMIT, follow=False).decode()
 
 
-def sweep(
-    environment: Mapping[str, str],
-    is_alive: Callable[[str], bool | None],
-    *,
-    shared_memory: Path = SHARED_MEMORY,
-) -> None:
+def sweep(environment: Mapping[str, str], is_alive: Callable[[str], bool | None]) -> None:
     """Remove what supervisors of this user left that were killed; memory is not free."""
-    places = {each for each in _places(environment, shared_memory) if each.is_absolute()}
+    places = {each for each in _places(environment) if each.is_absolute()}
     for folder in (left for place in places for left in place.glob(f"{PREFIX}*")):
         owner = _owner(folder)
         if owner and is_alive(owner) is False:
@@ -222,12 +209,12 @@ def _is_own(folder: Path) -> bool:
     return folder.lstat().st_uid == os.getuid()
 
 
-def _is_usable(folder: Path, mounts: Path) -> bool:
+def _is_usable(folder: Path) -> bool:
     """Return whether a folder is in memory and can be written to."""
     unfit = os.pathsep in str(folder) or not folder.is_absolute() or not folder.is_dir()
     if unfit or not os.access(folder, os.W_OK | os.X_OK):
         return False
-    kinds = {Path("/"): "", **mounted_drives.mounts(mounts)}
+    kinds = {Path("/"): "", **mounted_drives.mounts()}
     inside = folder.resolve()
     nearest = next(place for place in (inside, *inside.parents) if place in kinds)
     return kinds[nearest] in IN_MEMORY
@@ -263,14 +250,11 @@ class HeartbeatCheck:
         if not beats:
             pid = next(iter(with_torch(tree())), None)
             if pid is not None and self._pages is not None:
-                why = _why_no_page(pid, self._pages)
-                self._say(
-                    f"process {pid} uses torch, but rocsteady's hooks were not loaded ({why})"
+                why, self._due = _why_no_page(pid, self._pages), None
+                self._announcer.say(
+                    f"process {pid} uses torch, but rocsteady's hooks were not loaded ({why}):"
+                    " steps cannot be observed."
                 )
-
-    def _say(self, what: str) -> None:
-        self._due = None
-        self._announcer.say(f"{what}: steps cannot be observed.")
 
 
 def _why_no_page(pid: int, pages: Path) -> str:

@@ -10,10 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
-from rocsteady_train.untrusted_file import read_head
 
 from rocsteady.model import RankRecord, Sign, Value
-from rocsteady.typed_values import decode
+from rocsteady.typed_values import read_json
 
 if TYPE_CHECKING:
     from rocsteady.hangs.judgment.verdict import Verdict
@@ -52,8 +51,4 @@ def read_waits(pages: Path | None) -> RankWaits:
     """Read what was written last; nothing if that cannot be read."""
     if pages is None:
         return RankWaits()
-    try:
-        content = read_head(pages.parent / NAME, RECORD_BYTES, follow=False)
-        return decode(content, type=RankWaits)
-    except (OSError, msgspec.MsgspecError):
-        return RankWaits()
+    return read_json(pages.parent / NAME, RankWaits, RECORD_BYTES, follow=False) or RankWaits()

@@ -33,12 +33,13 @@ class VerdictMessages:
 
     def tell(self, verdict: Verdict, step: int | None, *, inspected: bool) -> None:
         """Announce what is new. ``inspected``: there were snapshots since the last progress."""
+        lasts = verdict.condition is RunState.HEALTHY and verdict.quiet >= WORTH_NOTING
         if verdict.condition in CALM:
             if self._inspecting and not inspected:
                 if self._is_aloud:
                     self._announcer.show(Moving(step=step, after=self._quiet))
                 self._inspecting, self._said, self._is_aloud = False, None, False
-            elif verdict.examine and not self._inspecting and self._worth_noting(verdict):
+            elif verdict.examine and lasts and not self._inspecting:
                 self._inspecting = True
                 self._announcer.note(f"{verdict.why}; stacks read.")
         elif verdict.condition not in (RunState.HUNG, self._said):
@@ -56,10 +57,6 @@ class VerdictMessages:
             is_new = True
         self._is_aloud |= is_new
         (self._announcer.show if is_new else self._announcer.keep)(event)
-
-    @staticmethod
-    def _worth_noting(verdict: Verdict) -> bool:
-        return verdict.condition is RunState.HEALTHY and verdict.quiet >= WORTH_NOTING
 
     def withdrawn(self) -> None:
         """Announce that the final check refuted a hang."""

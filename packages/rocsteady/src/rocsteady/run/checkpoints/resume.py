@@ -12,15 +12,13 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-import msgspec
 from rocsteady_train.checkpoints.integrity import pickles_in
-from rocsteady_train.untrusted_file import read_regular
 
 from rocsteady.errors import JobError
 from rocsteady.model import Value
 from rocsteady.run.job.done_when import kind_of, matches, pointed_to, what_is_wrong
 from rocsteady.run.job.values import CHECKPOINT, Job, Resume
-from rocsteady.typed_values import decode
+from rocsteady.typed_values import read_json
 
 NANOSECONDS = 1e9
 STEP, EPOCH = "step", "epoch"
@@ -104,11 +102,9 @@ def _number_in(name: str) -> CheckpointNumber | None:
 
 
 def _in_trainer_state(path: Path) -> CheckpointNumber | None:
-    try:
-        state = decode(read_regular(path, TRAINER_STATE_LIMIT), type=_TrainerState)
-    except (OSError, msgspec.MsgspecError):
-        return None
-    return CheckpointNumber(value=state.global_step) if 0 <= state.global_step < HIGHEST else None
+    state = read_json(path, _TrainerState, TRAINER_STATE_LIMIT)
+    known = state is not None and 0 <= state.global_step < HIGHEST
+    return CheckpointNumber(value=state.global_step) if state and known else None
 
 
 def _in_saved(path: Path) -> CheckpointNumber | None:

@@ -79,9 +79,7 @@ RESTARTS, HOSTS = "PET_MAX_RESTARTS", "PET_NNODES"  # torchrun's variables for i
 
 def chosen_rendezvous(command: Sequence[str]) -> str:
     """Return the rendezvous that the user chose for torchrun; "" if that is left to rocsteady."""
-    if not _launcher(command):
-        return ""
-    return options(command).get("rdzv_backend", "")
+    return options(command).get("rdzv_backend", "") if _launcher(command) else ""
 
 
 def without_own_restarts(command: tuple[str, ...], hosts: str = "1") -> tuple[str, ...]:

@@ -18,9 +18,7 @@ from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from pathlib import Path
 
-import msgspec
 from rocsteady_train.inside import wire
-from rocsteady_train.untrusted_file import read_regular
 
 from rocsteady.errors import JournalError
 from rocsteady.hangs.heartbeat_pages import read_pages
@@ -33,7 +31,7 @@ from rocsteady.run.engines.plain_command import AttemptProcesses, start_command
 from rocsteady.store.values import RunRecord
 from rocsteady.system.child import Start, WaitingCommand
 from rocsteady.system.real_path import time_and_size
-from rocsteady.typed_values import decode
+from rocsteady.typed_values import read_json
 
 FAILURES = 3  # of a run, before a standby is thought of
 RESTART_SHARE = 0.1  # of the time since the run began
@@ -357,8 +355,5 @@ def _theirs(environment: Mapping[str, str]) -> str:
 
 
 def _read(path: Path) -> ImportReport | None:
-    try:
-        found = decode(read_regular(path, REPORT_BYTES, follow=False), type=ImportReport)
-    except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
-        return None
-    return found if found.version == wire.IMPORTS_VERSION else None
+    found = read_json(path, ImportReport, REPORT_BYTES, follow=False)
+    return found if found and found.version == wire.IMPORTS_VERSION else None

@@ -21,11 +21,12 @@ from pathlib import Path
 import msgspec
 
 from rocsteady.errors import LauncherError, NotNeededError, RocsteadyError
-from rocsteady.run.engines.plain_command import AttemptProcesses, Engine
+from rocsteady.run.engines.plain_command import AttemptProcesses
 from rocsteady.run.hosts.blamed_nodes import BlamedNodes
 from rocsteady.run.hosts.messages import AgentMessage, HostProposal
 from rocsteady.system import keeper, procfs
 from rocsteady.system.bounded_output import OutputBuffer
+from rocsteady.system.child import Start
 from rocsteady.system.child_end import (
     Exit,
     Interrupt,
@@ -103,8 +104,8 @@ class AgentLink:
                 return message.decision
         return None
 
-    def start(self, environment: Mapping[str, str], run_id: str) -> AttemptProcesses:
-        """Wait for a generation, and have it started with this environment."""
+    def start(self, start: Start) -> AttemptProcesses:
+        """Wait for a generation, and have it started with the variables of a start."""
         while not self._is_agreed:
             message = self._next()
             if message is None:
@@ -112,11 +113,11 @@ class AgentLink:
             if message.generation:
                 break
         self._is_agreed = False
-        before = self._environment
+        before, environment = self._environment, start.environment
         changed = {name: value for name, value in environment.items() if before.get(name) != value}
         unset = dict.fromkeys(name for name in before if name not in environment)
         self.tell(set={**changed, **unset})
-        return RankGroup(self, run_id)
+        return RankGroup(self, start.run_id)
 
     def _next(self) -> AgentMessage | None:
         """Wait for a message, and take it; None if torchrun is over, or gone."""
@@ -137,11 +138,6 @@ class AgentLink:
         self._socket.close()
 
 
-def torchrun_engine(link: AgentLink) -> Engine:
-    """Return how a generation of ranks of this agent is started."""
-    return lambda start: link.start(start.environment, start.run_id)  # all else is the agent's
-
-
 # A generation of ranks below torchrun's agent, which starts and reaps them.
 #
 # This side only observes them, and ends those that the agent cannot.
@@ -153,18 +149,6 @@ READER_WAIT = 0.5  # seconds
 SIGTERM, BY_SIGNAL = 15, 128  # as a script ends by it that handles it as a shell does
 
 
-class RankFamily:
-    """The ranks of an agent and all that they start; not what watches them."""
-
-    def __init__(self, agent: int, run_id: str) -> None:
-        self._family = Family(agent, run_id)
-
-    def members(self) -> dict[int, keeper.ProcessSnapshot]:
-        everyone = keeper.all_processes()
-        ours = keeper.descendants(os.getpid(), everyone)
-        return {pid: seen for pid, seen in self._family.among(everyone).items() if pid not in ours}
-
-
 class RankGroup(AttemptProcesses):
     """One generation of ranks: what ``Child`` is to a command that we started ourselves."""
 
@@ -174,7 +158,7 @@ class RankGroup(AttemptProcesses):
         self.pid = link.pid
         self.interrupts = Interrupts()
         self._link = link
-        self._family = RankFamily(link.pid, run_id)
+        self._family = Family(link.pid, run_id)
         self._mark = f"\0{keeper.RUN}={run_id}\0".encode()
         self._output_buffer = OutputBuffer(sys.stderr.fileno())
         self._ranks: dict[int, int] = {}  # a pidfd of each, by pid
@@ -193,8 +177,14 @@ class RankGroup(AttemptProcesses):
                 break
         return self._exit
 
+    def members(self) -> dict[int, keeper.ProcessSnapshot]:
+        """Return the ranks and all that they start; not what watches them."""
+        everyone = keeper.all_processes()
+        ours = keeper.descendants(os.getpid(), everyone)
+        return {pid: seen for pid, seen in self._family.among(everyone).items() if pid not in ours}
+
     def tree(self) -> tuple[int, ...]:
-        return tuple(self._family.members())
+        return tuple(self.members())
 
     def stop(
         self,
@@ -205,10 +195,9 @@ class RankGroup(AttemptProcesses):
 
         What hangs is killed as soon as the agent knows that it must not count as a failure.
         """
-        began = time.monotonic()
         self._link.tell(restart=True)
-        how, deadline, asked = StopOutcome.TERMINATED, began + ASKED_WITHIN, False
-        while self._family.members():
+        how, deadline, asked = StopOutcome.TERMINATED, time.monotonic() + ASKED_WITHIN, False
+        while self.members():
             self._link.listen()
             if not asked and any(message.stopping for message in self._link.messages):
                 deadline, asked = time.monotonic() + STOP_WITHIN, True
@@ -217,12 +206,10 @@ class RankGroup(AttemptProcesses):
                 how = StopOutcome.KILLED
                 break
             time.sleep(RANKS_POLL_EVERY)
-        left = keeper.kill_all(self._family, stopping.kill_wait.total_seconds())
+        left = keeper.kill_all(self, stopping.kill_wait.total_seconds())
         how = StopOutcome.UNKILLABLE if left else how
         self._exit = self._exit or Exit(signal=signal.SIGKILL)
-        return StopResult(
-            exit=self._exit, unkillable=left, seconds=time.monotonic() - began, how=how
-        )
+        return StopResult(exit=self._exit, unkillable=left, how=how)
 
     def close(self) -> None:
         """Release the ranks; the agent ends them."""
@@ -257,7 +244,7 @@ class RankGroup(AttemptProcesses):
         failed = self._as_reaped() or first_failure(self._ended, self._unread)
         is_gone = self._link.is_gone and not _runs(self._link.pid)
         if is_gone:
-            keeper.kill_all(self._family, STOP_WITHIN)  # what the agent left
+            keeper.kill_all(self, STOP_WITHIN)  # what the agent left
         for message in self._link.messages:
             if message.over is not None:
                 if message.stopped:
@@ -302,7 +289,7 @@ class RankGroup(AttemptProcesses):
         """End ranks that do not react to the agent's SIGTERM: those that cannot save anything."""
         if time.monotonic() - self._failed_at < STOP_WITHIN:
             return
-        members = self._family.members()
+        members = self.members()
         saving = taken(members, signal.SIGTERM)
         deaf = {
             pid: seen
@@ -328,9 +315,7 @@ def first_failure(ended: list[Exit], unread: list[int | None]) -> Exit:
 def _as_torchrun_saw(message: AgentMessage) -> Exit | None:
     """Return the first failure as torchrun tells it at its end; it has reaped the rank."""
     failed = message.failed
-    if failed is None or not failed.code:
-        return None
-    return exit_as(failed.code, failed.rank)
+    return exit_as(failed.code, failed.rank) if failed and failed.code else None
 
 
 def _runs(pid: int) -> bool:

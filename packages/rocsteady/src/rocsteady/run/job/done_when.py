@@ -36,13 +36,11 @@ _JUDGES = {
 
 
 class RunEvidence(Value, frozen=True, kw_only=True):
-    """What is known of a run when its command has ended. None: it could not be told."""
+    """What is known of a run when its command has ended well. None: it could not be told."""
 
     folder: Path  # that of the job file: patterns are read from there
     started: float  # seconds since 1970
     seconds: float  # that it took
-    exit_code: int | None
-    signal: int | None = None
     steps: int | None = None
     epochs: int | None = None
     gpus_busy: int | None = None  # how many did work
@@ -50,11 +48,11 @@ class RunEvidence(Value, frozen=True, kw_only=True):
 
 
 def missing(job: Job, evidence: RunEvidence) -> Iterator[tuple[str, str]]:
-    """Yield what the job is not done without: its key in the job file, or "exit", and what it is.
+    """Yield what the job is not done without: its key in the job file, and what it is.
 
     Nothing: the job is done.
     """
-    for criteria in (_exit, _amounts, _time, _texts, _files):
+    for criteria in (_amounts, _time, _texts, _files):
         yield from criteria(job.done_when, evidence)
 
 
@@ -80,13 +78,6 @@ def written(path: Path) -> float:
     except OSError:  # removed in the meantime, or a link to nothing
         return 0.0
     return seen.st_mtime if os.name == "nt" else min(seen.st_mtime, seen.st_ctime)
-
-
-def _exit(_: DoneWhen, evidence: RunEvidence) -> Iterator[tuple[str, str]]:
-    if evidence.signal is not None:
-        yield "exit", f"ended by signal {evidence.signal}"
-    elif evidence.exit_code != 0:
-        yield "exit", f"ended with code {evidence.exit_code}"
 
 
 def _amounts(wanted: DoneWhen, evidence: RunEvidence) -> Iterator[tuple[str, str]]:

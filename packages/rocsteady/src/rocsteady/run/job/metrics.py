@@ -27,18 +27,16 @@ class Metrics(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 def metrics_problems(metrics: Metrics | None) -> Iterator[tuple[str, str]]:
     """Yield what is wrong: the key, and a sentence."""
-    if metrics is None:
-        return
     for key, path, suffix in _files(metrics):
         if problem := _wrong_with_file(path, suffix):
             yield f"metrics.{key}", problem
 
 
-def _files(metrics: Metrics) -> Iterator[tuple[str, str, str]]:
+def _files(metrics: Metrics | None) -> Iterator[tuple[str, str, str]]:
     """Yield the key, the path and the suffix of each file."""
-    if metrics.file is not None:
+    if metrics and metrics.file is not None:
         yield "file", metrics.file, JSON_LINES
-    if metrics.prometheus is not None:
+    if metrics and metrics.prometheus is not None:
         yield "prometheus", metrics.prometheus, PROMETHEUS
 
 
@@ -55,7 +53,5 @@ def _wrong_with_file(path: str, suffix: str) -> str:
 
 def metrics_lines(metrics: Metrics | None) -> Iterator[str]:
     """Spell what a job file would write, for the question whether to trust it."""
-    if metrics is None:
-        return
     for key, path, _ in _files(metrics):
         yield f"metrics.{key}: writes {path}"

@@ -164,8 +164,9 @@ class AttemptReview:
             self._announcer.show(event)
 
     def _announce_starts(self, history: History) -> None:
-        """Announce earlier saves."""
-        if history.saves_earlier and history.saves_on_request and not history.starts.are_enough:
+        """Announce earlier saves, to what uses rocsteady_train.Loop."""
+        on_request = history.result.batch_split is not None
+        if history.saves_earlier and on_request and not history.starts.are_enough:
             self._announcer.say(
                 "failed twice before a checkpoint; asking the script to save after"
                 f" {history.save_after} steps."

@@ -87,7 +87,7 @@ class Drives:
         """
         stepped, unsaved = result.stepped, result.unsaved
         if failure.kind not in INTENDED and (gone := self._gone()):
-            return _unavailable(failure, f"{gone} is gone")
+            return renamed(failure, FailureKind.STORAGE_UNAVAILABLE, f"{gone} is gone")
         if unsaved and failure.kind == FailureKind.STORAGE_UNAVAILABLE:
             why = "the disk or the quota is full, or the drive fails"
             return replace(failure, title=f"{unsaved} could not be written: {why}")
@@ -109,7 +109,8 @@ class Drives:
         if again and stepped and not self._is_gone(path):
             return failure
         title = f"{path} was not there for a moment" if there else f"{path} is gone"
-        return replace(_unavailable(failure, title), missing=path)
+        failure = renamed(failure, FailureKind.STORAGE_UNAVAILABLE, title)
+        return replace(failure, missing=path)
 
     def cleared(self, history: History, room: int = 0) -> Callable[[], bool]:
         """Return what tells that the last failure is over; ``room``: bytes of a checkpoint."""
@@ -169,10 +170,6 @@ def renamed(failure: Failure, kind: str, title: str = "") -> Failure:
         words=known.words,
         fingerprint=replace(failure.fingerprint, kind=known.id),
     )
-
-
-def _unavailable(failure: Failure, title: str) -> Failure:
-    return renamed(failure, FailureKind.STORAGE_UNAVAILABLE, title)
 
 
 def _usage(folder: Path) -> tuple[int, int]:

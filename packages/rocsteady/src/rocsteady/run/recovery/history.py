@@ -21,7 +21,7 @@ from rocsteady.model import (
     Strategy,
 )
 from rocsteady.run.attempt.progress import ProgressCounts
-from rocsteady.run.context import HangPlace
+from rocsteady.run.context import HangPlace, hang_place
 from rocsteady.store.values import (
     AttemptRecord,
     AttemptResult,
@@ -69,7 +69,6 @@ class History:
     fallen_to: list[int] = field(default_factory=list)  # options of the plan, in their order
     reached: list[Reach] = field(default_factory=list)
     split: BatchSplit | None = None  # that was seen last
-    saves_on_request: bool = False  # the last attempt used rocsteady_train.Loop
     starts: Starts = field(default_factory=Starts)
     save_after: int | None = None  # steps, to get past where others ended
     saved_after: int | None = None  # the same before the last attempt
@@ -160,7 +159,6 @@ class History:
         self._began_with.add(result.start)
         self.reached.append(Reach.between(attempt.strategy, result.base, attempt.last_step))
         self.split = result.batch_split or self.split
-        self.saves_on_request = result.batch_split is not None
         self.saved_after = self.save_after
         saves = result.saves - bool(result.unsaved)
         self._saved = saves > 0 or not result.start or not result.heard
@@ -186,9 +184,7 @@ class History:
     def _hung(self, incident: Incident) -> None:
         self.incidents, self._incident_of = self.incidents + 1, incident.attempt
         if incident.place and self.last is not None:
-            ranks = incident.blame.ranks if incident.blame else ()
-            numbers = tuple(each.rank for each in ranks)
-            self.hung = HangPlace(incident.place, self.last.last_step, numbers)
+            self.hung = hang_place(incident, self.last.last_step)
             if incident.cause:
                 self.hangs[incident.cause] = self.hangs.get(incident.cause, 0) + 1
 

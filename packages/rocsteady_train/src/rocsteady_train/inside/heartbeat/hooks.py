@@ -49,7 +49,9 @@ def after(name: str, module: ModuleType) -> None:
             hook(module)
     finally:
         if RESUME_TRAINER in os.environ and name.endswith(".trainer"):
-            _resumed_trainer().give_checkpoint(module, _in_place_of)
+            from ..resumed_trainer import give_checkpoint  # noqa: PLC0415 - only in a restart
+
+            give_checkpoint(module, _in_place_of)
         if STRATEGY in os.environ:
             _overrides().apply(name, module)
         if FAULTS in os.environ:
@@ -63,12 +65,6 @@ def _overrides() -> Any:
     from ..overrides import Overrides  # noqa: PLC0415 - only where there is a strategy
 
     return Overrides(facts, _in_place_of)
-
-
-def _resumed_trainer() -> Any:
-    from .. import resumed_trainer  # noqa: PLC0415 - only where a trainer is to resume
-
-    return resumed_trainer
 
 
 @functools.cache
