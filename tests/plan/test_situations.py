@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from datetime import date
+from datetime import UTC, date
 from pathlib import Path
 from typing import Any
 
@@ -20,12 +20,14 @@ from rocsteady.doctor.machine.recording import RecordedRoot, decode_recording
 from rocsteady.model import Strategy
 from rocsteady.plan import saved_plan
 from rocsteady.plan.circumstances import Circumstances, Goal, facts_of, workarounds
+from rocsteady.plan.decision import by_hand
 from rocsteady.plan.pace import FailureHistory
 from rocsteady.plan.planner import LOSES_ALL, Planner, make_plan, recorded_plan
 from rocsteady.plan.trials import TrialKind, TrialResult
 from rocsteady.plan.values import Basis, Option, Plan
 from rocsteady.run.job.job_file import parse_job
 from rocsteady.run.job.values import Job
+from rocsteady.screens.plan import chain_lines
 
 HERE = Path(__file__).parent
 MACHINES = HERE.parent / "machines"
@@ -178,3 +180,39 @@ def test_a_fix_after_which_the_gpu_stays_out_of_use_is_no_option(
     made = planned(case, tmp_path)
 
     assert "gpu+fix" not in [each.id for each in (*made.options, *made.ruled_out)]
+
+
+SLOW_CPU = {"recorded": True, "hours": {"cpu": 250}, "steps": 1_500_000, "budget": 50}
+
+
+@pytest.mark.parametrize(
+    ("name", "days"),
+    [("cpu-wheel", 5), ("rx9070xt-windows", 14), ("wsl2-bridge", 7)],
+)
+def test_a_link_begins_after_the_one_before_it_and_leaves_time_for_the_next(
+    name: str, days: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = slow_cpu(name, days, tmp_path, monkeypatch)
+
+    assert made.chain is not None
+    ended = latest = 0.0
+    for link in made.chain.links:
+        option = made.options[link.option - 1]
+        taken = by_hand(option) + (link.stop.within if link.stop else 0.0)
+        if link is not made.chain.links[0]:
+            assert link.begin_by is not None
+            assert link.begin_by >= max(ended, latest) - 1
+            latest = link.begin_by + taken
+        ended += taken
+        assert link.by_hand == bool(by_hand(option) or option.steps), option.title
+    lines = chain_lines(made, made.made, UTC)
+    assert not [line for line in lines if "begun by" in line and "until" in line]
+
+
+def slow_cpu(
+    name: str, days: float, folder: Path, monkeypatch: pytest.MonkeyPatch, **more: Any
+) -> Plan:
+    """Plan for a recorded machine from one without a GPU that would take ten days."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(folder / "state"))
+    monkeypatch.setattr(machine, "DiskRoot", lambda **_: recording("no-amd-gpu"))
+    return planned({**SLOW_CPU, "machine": name, "deadline": days * 24, **more}, folder)

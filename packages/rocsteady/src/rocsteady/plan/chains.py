@@ -11,8 +11,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from itertools import permutations
+from itertools import accumulate, permutations
 from typing import NamedTuple
+
+from msgspec.structs import replace
 
 from rocsteady.model import Risk
 from rocsteady.plan.decision import by_hand
@@ -180,13 +182,9 @@ def _evaluated(options: Sequence[Option], goals: Goals) -> Chain | None:
             stop = StopRule(within=within, failures=failures, least=least)
         rule = stop.least if stop and stop.least else 0.0
         tried.insert(0, LinkForecast(scenarios(option, left), within, rule, setup))
-        link = ChainLink(
-            option=option.number,
-            stop=stop,
-            by_hand=not runs_here(option),
-            begin_by=None if due is None or option is options[0] else max(due - alone.late, 0.0),
-        )
-        links.insert(0, link)
+        links.insert(0, ChainLink(option=option.number, stop=stop, by_hand=_needs_hands(option)))
+    if due is not None:
+        links = _with_times(links, options, tried, due)
     found = list(ends(tried, left, resumes=resumes))
     finish = Finish(
         seconds=_at(found, 0.5),
@@ -195,6 +193,27 @@ def _evaluated(options: Sequence[Option], goals: Goals) -> Chain | None:
         in_time=None if due is None else sum(end.chance for end in found if end.seconds <= due),
     )
     return Chain(links=tuple(links), finish=finish)
+
+
+def _with_times(
+    links: Sequence[ChainLink],
+    options: Sequence[Option],
+    tried: Sequence[LinkForecast],
+    due: float,
+) -> list[ChainLink]:
+    """Say by when each that follows must begin: the next must still begin in time if it is left.
+
+    Never before the one before it ends: if that is late for it, it begins at once.
+    """
+    ends_at = list(accumulate(it.setup + it.within for it in tried[:-1]))
+    found, latest = [], math.inf
+    for link, option, before in zip(links[:0:-1], options[:0:-1], ends_at[::-1], strict=True):
+        assert option.finish is not None  # noqa: S101 - as that of each link
+        taken = by_hand(option) + (link.stop.within if link.stop else 0.0)
+        end = option.finish.seconds if link.stop else option.finish.late
+        latest = max(before, min(due - end, latest - taken))
+        found.insert(0, replace(link, begin_by=latest))
+    return [links[0], *found]
 
 
 def _time_limit(
@@ -224,6 +243,11 @@ def _worth(chain: Chain) -> tuple[float, float]:
 def runs_here(option: Option) -> bool:
     """Whether a run can carry it out: it was tried here."""
     return option.basis is Basis.TRIAL
+
+
+def _needs_hands(option: Option) -> bool:
+    """Whether a person must do something before it starts: a run does not."""
+    return not runs_here(option) and bool(by_hand(option) or option.steps)
 
 
 def _is_worth_a_try(option: Option, goals: Goals) -> bool:

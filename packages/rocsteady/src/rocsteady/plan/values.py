@@ -97,7 +97,7 @@ class ChainLink(Value, frozen=True, kw_only=True):
     option: int  # its number
     stop: StopRule | None = None  # when the run goes on to the next one; None: the last
     by_hand: bool = False  # a person must set it up; no run goes on to it
-    begin_by: float | None = None  # seconds from now; begun later, it may miss the deadline
+    begin_by: float | None = None  # seconds from now, after the link before; later it may be late
 
 
 class Chain(Value, frozen=True, kw_only=True):

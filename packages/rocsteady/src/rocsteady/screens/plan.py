@@ -184,25 +184,25 @@ def chain_lines(plan: Plan, now: float, zone: tzinfo | None) -> list[str]:
     """Return what the run does when, one line each link."""
     if plan.chain is None:
         return []
-    lines, at = [], plan.made
+    lines = []
     for number, link in enumerate(plan.chain.links):
         word = "first" if number == 0 else "then"
         option = plan.options[link.option - 1]
         text = f"{word} option {link.option}, {titled(option)}"
         if link.by_hand:
             text += " (by hand)"
-        if link.begin_by is not None and number:
+        if link.begin_by is not None:
             last = moment(plan.made + link.begin_by, now=now, zone=zone)
             text += f", begun by {last}"
         if link.stop is not None:
-            at += by_hand(option) + link.stop.within
+            until = plan.made + by_hand(option) + link.stop.within
+            tried = f"until {moment(until, now=now, zone=zone)}"
+            if number:  # when it begins is open
+                tried = f"for {duration(link.stop.within)}"
             slow = (
                 f" or makes fewer than {rate(link.stop.least)} steps/s" if link.stop.least else ""
             )
-            text += (
-                f", until {moment(at, now=now, zone=zone)}: left if it fails"
-                f" {link.stop.failures} times{slow}"
-            )
+            text += f", {tried}: left if it fails {link.stop.failures} times{slow}"
         lines.append(text)
         if link.by_hand and number == 0:
             lines += [f"type: {clean(each)}" for each in option.steps]
