@@ -363,7 +363,9 @@ SWAPS = """
 """
 
 
-@pytest.mark.skipif(os.name == "nt" or os.geteuid() != 0, reason="takes root, to be another user too")
+@pytest.mark.skipif(
+    os.name == "nt" or os.geteuid() != 0, reason="takes root, to be another user too"
+)
 @pytest.mark.parametrize("kind", ["runs", "run", "evidence-1", "aside-1"])
 def test_nothing_is_written_where_somebody_put_another_folder(project: Project, kind: str) -> None:
     """In a project that others can write to, the folder of a run can be exchanged while it runs."""

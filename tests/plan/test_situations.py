@@ -14,9 +14,11 @@ from builders import failed, pace, plan, tried
 from msgspec.structs import replace
 
 from rocsteady.doctor.diagnosis import doctors_knowledge
+from rocsteady.doctor.knowledge.values import Severity
 from rocsteady.doctor.machine import machine
 from rocsteady.doctor.machine.machine import Machine, examine, software_of
 from rocsteady.doctor.machine.recording import RecordedRoot, decode_recording
+from rocsteady.doctor.values import steps_in_order
 from rocsteady.model import Strategy
 from rocsteady.plan import saved_plan
 from rocsteady.plan.circumstances import Circumstances, Goal, facts_of, workarounds
@@ -210,9 +212,35 @@ def test_a_link_begins_after_the_one_before_it_and_leaves_time_for_the_next(
 
 
 def slow_cpu(
-    name: str, days: float, folder: Path, monkeypatch: pytest.MonkeyPatch, **more: Any
+    name: str, days: float, folder: Path, monkeypatch: pytest.MonkeyPatch, **more: object
 ) -> Plan:
     """Plan for a recorded machine from one without a GPU that would take ten days."""
     monkeypatch.setenv("XDG_STATE_HOME", str(folder / "state"))
     monkeypatch.setattr(machine, "DiskRoot", lambda **_: recording("no-amd-gpu"))
     return planned({**SLOW_CPU, "machine": name, "deadline": days * 24, **more}, folder)
+
+
+def test_what_is_free_and_takes_minutes_comes_before_what_is_rented(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = slow_cpu("cpu-wheel", 5, tmp_path, monkeypatch)
+
+    assert made.chain is not None
+    links = [made.options[link.option - 1].id for link in made.chain.links]
+    assert links[-1].startswith("cloud")
+    assert "gpu+fix" in links
+    assert any(line.startswith("type: ") for line in chain_lines(made, made.made, UTC))
+    assert [it.id for it in made.ruled_out if "torch-without-rocm" in it.rests_on[0]] == ["gpu"]
+
+
+@pytest.mark.parametrize("name", ["wsl2-bridge", "rx9070xt-old-rocm", "kfd-denied"])
+def test_the_doctors_steps_are_a_row(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = slow_cpu(name, 7, tmp_path, monkeypatch)
+    seen, _ = examine(recording(name), KNOWN.variables)
+    found = [it for it in facts_of(seen, KNOWN).findings if it.severity is not Severity.NOTES]
+
+    fixed = next(it for it in made.options if it.id == "gpu+fix")
+    assert fixed.steps == tuple(steps_in_order(found))
+    assert "gpu+clean" not in [it.id for it in made.options]
