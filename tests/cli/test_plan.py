@@ -244,7 +244,7 @@ def test_a_file_for_elsewhere_says_what_of_an_option_it_lacks(cli: Rocsteady) ->
 
     assert "these settings of option 2 are not exported: num_workers=0." in ended.err
     assert (ended.code, refused.code) == (0, 2)
-    assert "option 1 uses this machine's CPU" in refused.err
+    assert "option 1 uses the CPU. Run it on that machine: rocsteady run -- python3" in refused.err
 
 
 def test_an_option_of_the_last_plan_can_be_explained(cli: Rocsteady) -> None:
@@ -503,3 +503,47 @@ def test_trials_are_in_proportion_to_the_job(project: Project) -> None:
     assert plan["options"][0]["pace"]["rate"] == pytest.approx(50, rel=0.4)
     assert plan["trials"] == 1
     assert plan["options"][0]["pace"]["seconds"] < 4  # the rest is starting, on a busy machine
+
+
+def test_the_command_that_is_offered_is_the_one_that_was_typed(cli: Rocsteady) -> None:
+    root = ("--root", str(cli.machine("no-amd-gpu")))
+    inner = type(cli)(cli.folder / "project")
+    inner.folder.mkdir()
+    inner.environment = cli.environment
+
+    no_plan = inner("plan", "--details", "1")
+    no_command = inner("plan", *root)
+    (inner.folder / "rocsteady.toml").write_text('command = ["python3", "train.py"]\n')
+    unread = inner("plan", *root, "--export", "slurm")
+
+    assert "Type: rocsteady plan -- python train.py" in no_plan.err
+    assert f"name a command: rocsteady plan {' '.join(root)} -- python train.py" in no_command.err
+    assert f"allow it: rocsteady plan --yes {' '.join(root)} --export slurm" in unread.err
+
+
+@pytest.mark.parametrize("kind", ["slurm", "kubernetes"])
+def test_the_cpu_of_a_recorded_machine_needs_no_file(cli: Rocsteady, kind: str) -> None:
+    words = ("--root", cli.machine("no-amd-gpu"), "--export", kind, "--option", "1", "--yes")
+    ended = cli("plan", *words, "--", "python3", "train.py")
+
+    assert ended.code == 2
+    assert "Run it on that machine: rocsteady run -- python3 train.py\n" in ended.err
+
+
+def test_a_file_says_which_option_it_is_for_and_what_speaks_against_it(cli: Rocsteady) -> None:
+    (cli.folder / "rocsteady.toml").write_text('command = ["python3", "t.py"]\nbudget = 20\n')
+    cli("plan", "--no-trials", "--yes")
+    (kept,) = cli.folder.glob(".local/state/rocsteady/plans/*/plan.json")
+    plan = json.loads(kept.read_text())
+    four = {"gpus": [0, 1, 2, 3]}
+    option = {"title": "cloud, 4 x Card", "basis": "estimate", "strategy": four, "cost": [1, 99]}
+    plan["options"] = [{**option, "number": 1, "id": "cloud-x+4", "changes": "script: it is split"}]
+    kept.write_text(json.dumps(plan))
+
+    ended = cli("plan", "--export", "skypilot", "--yes")
+
+    what = "option 1, cloud, 4 x Card; the script must be changed first: it is split; may exceed"
+    assert ended.code == 0, ended
+    assert f" for {what} the budget of $20.\n" in ended.out
+    (task,) = cli.folder.glob("*.yaml")
+    assert f"For {what}" in " ".join(task.read_text().replace("\n# ", " ").split())

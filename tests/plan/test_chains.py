@@ -133,19 +133,6 @@ def test_what_is_rented_without_a_budget_or_is_another_job_is_no_link() -> None:
     assert chain_of([gpu, *others], gpu, Goals(72_000, None, None, resumes=True)) is None
 
 
-def test_the_last_chance_to_rent_is_the_deadline_less_the_latest_end() -> None:
-    cloud = replace(
-        option(4, chance=0.9, basis=Basis.ESTIMATE, cost=(1.0, 2.0), name="cloud"),
-        number=3,
-        finish=Finish(seconds=3 * HOUR, early=2 * HOUR, late=4 * HOUR, in_time=0.9),
-    )
-    options = [runs(5, 1, strategy=Strategy()), runs(20, 2), cloud]
-    made = chain_of(options, options[0], Goals(72_000, 24 * HOUR, 10.0, resumes=True))
-
-    assert made is not None
-    assert made.rent_by == 20 * HOUR
-
-
 def test_the_rule_about_speed_is_what_the_next_option_makes() -> None:
     """Also where that may never end: a mean over 100 years is no speed."""
     gpu, cpu = runs(5, 1, strategy=Strategy()), runs(20, 2)

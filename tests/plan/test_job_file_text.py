@@ -249,3 +249,20 @@ def test_whatever_a_command_and_a_file_are_called_the_text_can_be_read(
         command=("python", *words),
         done_when=DoneWhen(files=(WantedFile(path=path, kind=FileKind.MODEL),)),
     )
+
+
+@pytest.mark.parametrize(
+    ("step", "saves", "finished", "at"),
+    [(400, 4, False, 101), (400, 1, True, 400), (90, 0, True, 50)],
+)
+def test_a_drill_kills_it_after_it_has_saved(
+    step: int, saves: int, at: int, *, finished: bool
+) -> None:
+    seen = replace(one(finished=finished, checkpoints=("c/*.pt",)), step=step, saves=saves)
+    found = going_on(seen, NOTHING, ResumeMethod(how=ResumeSign.COMMAND, arguments=("--resume",)))
+
+    text = job_text(
+        Draft(command=COMMAND, day="", seen=(), work=Work(why=""), going_on=found, models=())
+    )
+
+    assert f"rocsteady drill --faults kill@{at}\n" in " ".join(text.split("\n# ")) + "\n"

@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from datetime import date
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
-from builders import failed, finding, pace, plan, tried
+from builders import failed, finding, option, pace, plan, tried
 from msgspec.structs import replace
 
+from rocsteady.cli.plan import as_allowed
 from rocsteady.doctor.knowledge.gpu_rental import load_speeds
 from rocsteady.doctor.knowledge.harmful_variables import harmful_variables
 from rocsteady.doctor.knowledge.values import Severity
 from rocsteady.doctor.values import ComputeDevice
 from rocsteady.hangs.heartbeat_pages import Size
-from rocsteady.model import LoaderFacts, Strategy
+from rocsteady.model import LoaderFacts, RunOutcome, Strategy
 from rocsteady.plan.candidates import local_options
-from rocsteady.plan.circumstances import Circumstances, Goal
+from rocsteady.plan.circumstances import Circumstances, Goal, goal_of
 from rocsteady.plan.pace import FailureHistory
 from rocsteady.plan.planner import Planner, make_plan
 from rocsteady.plan.ranking import TIME_FOR_TRIALS, ranked, reasons, take
@@ -26,6 +30,7 @@ from rocsteady.plan.trials import TrialKind, TrialResult
 from rocsteady.plan.values import Basis, Option
 from rocsteady.run.job.job_file import parse_job
 from rocsteady.run.job.values import Job
+from rocsteady.store.journal import Journal
 
 INLINE = Strategy(workers=0)
 JOB = parse_job('command = ["python", "train.py"]\ntotal = { steps = 7200 }')
@@ -455,3 +460,43 @@ def test_where_loading_is_the_limit_more_workers_are_tried() -> None:
 
     assert Strategy(workers=6) in make.made
     assert "gpu+workers" in [option.id for option in options]
+
+
+@pytest.mark.parametrize(("number", "left"), [(300, 300), (None, 310), (0, 600)])
+def test_what_was_not_saved_is_left(tmp_path: Path, number: int | None, left: int) -> None:
+    """A run stopped in step 313 goes on from what it saved last."""
+    job = parse_job(
+        'command = ["x"]\ntotal = { steps = 600 }\n[resume]\ncheckpoints = ["ckpt/*.pt"]\n'
+        'arguments = ["--resume", "{checkpoint}"]\n'
+    )
+    saved = tmp_path / "ckpt" / ("last.pt" if number is None else f"step_{number}.pt")
+    saved.parent.mkdir()
+    if number != 0:
+        saved.write_bytes(b"saved")
+        os.utime(saved, (1100.0, 1100.0))
+    buckets = [
+        SimpleNamespace(first_step=n, last_step=n + 3, first_progress=at, last_progress=at + 1)
+        for at, n in ((1000.0, 10), (1098.0, 287), (1101.0, 310))
+    ]
+    run = SimpleNamespace(command=job.command, outcome=RunOutcome.STOPPED, started=1.0, name="a")
+    journal = SimpleNamespace(
+        runs=lambda: [SimpleNamespace(run=run, step=313)],
+        story=lambda _: SimpleNamespace(progress=buckets),
+    )
+
+    assert goal_of(job, tmp_path, cast("Journal", journal), 0.0).left == left
+
+
+def test_what_the_policy_refuses_is_not_advised(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    policy = tmp_path / "policy.toml"
+    policy.write_text('mode = "retry"\n')
+    made = plan(replace(option(1), do="rocsteady run --plan 1"))
+    monkeypatch.setenv("ROCSTEADY_POLICY", str(policy))
+
+    allowed = as_allowed(made)
+
+    assert [it.do for it in allowed.options] == [""]
+    assert f"run --plan is not allowed here by {policy} (retry only" in allowed.warnings[-1]
+    assert "rocsteady run -- python train.py" in allowed.warnings[-1]

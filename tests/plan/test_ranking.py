@@ -174,3 +174,21 @@ def test_what_takes_hours_to_set_up_for_seconds_of_work_is_not_compared_by_a_fac
 
     assert "times as long" not in said
     assert "45 min" in said
+
+
+def test_a_deadline_that_only_money_keeps_is_not_said_to_be_kept_by_none() -> None:
+    dear = option(12, chance=0.95, cost=(20.0, 30.0), basis=Basis.ESTIMATE, name="cloud")
+
+    said = take(plan(option(300, chance=0.03, name="cpu"), dear, budget=1.0))
+
+    assert "No option finishes on time" not in said
+    assert "Option 1 is unlikely to finish on time. Option 2 has a 95 % chance" in said
+
+
+def test_where_none_is_on_time_the_soonest_is_said_once() -> None:
+    rented = option(24, chance=0.0, cost=(0.5, 60.0), basis=Basis.ESTIMATE, name="cloud")
+
+    said = take(plan(option(300, chance=0.0, name="cpu"), rented, budget=50.0))
+
+    assert "the soonest is option 2, in 24 h, which costs money." in said
+    assert "may be faster" not in said

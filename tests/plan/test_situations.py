@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from datetime import date
+from datetime import UTC, date
 from pathlib import Path
 from typing import Any
 
@@ -14,18 +14,22 @@ from builders import failed, pace, plan, tried
 from msgspec.structs import replace
 
 from rocsteady.doctor.diagnosis import doctors_knowledge
+from rocsteady.doctor.knowledge.values import Severity
 from rocsteady.doctor.machine import machine
 from rocsteady.doctor.machine.machine import Machine, examine, software_of
 from rocsteady.doctor.machine.recording import RecordedRoot, decode_recording
+from rocsteady.doctor.values import steps_in_order
 from rocsteady.model import Strategy
 from rocsteady.plan import saved_plan
 from rocsteady.plan.circumstances import Circumstances, Goal, facts_of, workarounds
+from rocsteady.plan.decision import by_hand
 from rocsteady.plan.pace import FailureHistory
 from rocsteady.plan.planner import LOSES_ALL, Planner, make_plan, recorded_plan
 from rocsteady.plan.trials import TrialKind, TrialResult
 from rocsteady.plan.values import Basis, Option, Plan
 from rocsteady.run.job.job_file import parse_job
 from rocsteady.run.job.values import Job
+from rocsteady.screens.plan import chain_lines
 
 HERE = Path(__file__).parent
 MACHINES = HERE.parent / "machines"
@@ -178,3 +182,65 @@ def test_a_fix_after_which_the_gpu_stays_out_of_use_is_no_option(
     made = planned(case, tmp_path)
 
     assert "gpu+fix" not in [each.id for each in (*made.options, *made.ruled_out)]
+
+
+SLOW_CPU = {"recorded": True, "hours": {"cpu": 250}, "steps": 1_500_000, "budget": 50}
+
+
+@pytest.mark.parametrize(
+    ("name", "days"),
+    [("cpu-wheel", 5), ("rx9070xt-windows", 14), ("wsl2-bridge", 7)],
+)
+def test_a_link_begins_after_the_one_before_it_and_leaves_time_for_the_next(
+    name: str, days: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = slow_cpu(name, days, tmp_path, monkeypatch)
+
+    assert made.chain is not None
+    ended = latest = 0.0
+    for link in made.chain.links:
+        option = made.options[link.option - 1]
+        taken = by_hand(option) + (link.stop.within if link.stop else 0.0)
+        if link is not made.chain.links[0]:
+            assert link.begin_by is not None
+            assert link.begin_by >= max(ended, latest) - 1
+            latest = link.begin_by + taken
+        ended += taken
+        assert link.by_hand == bool(by_hand(option) or option.steps), option.title
+    lines = chain_lines(made, made.made, UTC)
+    assert not [line for line in lines if "begun by" in line and "until" in line]
+
+
+def slow_cpu(
+    name: str, days: float, folder: Path, monkeypatch: pytest.MonkeyPatch, **more: object
+) -> Plan:
+    """Plan for a recorded machine from one without a GPU that would take ten days."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(folder / "state"))
+    monkeypatch.setattr(machine, "DiskRoot", lambda **_: recording("no-amd-gpu"))
+    return planned({**SLOW_CPU, "machine": name, "deadline": days * 24, **more}, folder)
+
+
+def test_what_is_free_and_takes_minutes_comes_before_what_is_rented(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = slow_cpu("cpu-wheel", 5, tmp_path, monkeypatch)
+
+    assert made.chain is not None
+    links = [made.options[link.option - 1].id for link in made.chain.links]
+    assert links[-1].startswith("cloud")
+    assert "gpu+fix" in links
+    assert any(line.startswith("type: ") for line in chain_lines(made, made.made, UTC))
+    assert [it.id for it in made.ruled_out if "torch-without-rocm" in it.rests_on[0]] == ["gpu"]
+
+
+@pytest.mark.parametrize("name", ["wsl2-bridge", "rx9070xt-old-rocm", "kfd-denied"])
+def test_the_doctors_steps_are_a_row(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = slow_cpu(name, 7, tmp_path, monkeypatch)
+    seen, _ = examine(recording(name), KNOWN.variables)
+    found = [it for it in facts_of(seen, KNOWN).findings if it.severity is not Severity.NOTES]
+
+    fixed = next(it for it in made.options if it.id == "gpu+fix")
+    assert fixed.steps == tuple(steps_in_order(found))
+    assert "gpu+clean" not in [it.id for it in made.options]

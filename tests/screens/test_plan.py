@@ -345,3 +345,10 @@ def test_any_plan_fits_its_terminal_in_ascii_with_or_without_colour(plan: Plan, 
         assert re.search(rf"^ {{2,3}}{each.number}  \S", page, re.MULTILINE)
     shown = plan.trials or plan.options == () or plan.options[0].basis is not Basis.ESTIMATE
     assert plan.options == () or not shown or plan.options[0].do in page
+
+
+def test_trials_of_an_earlier_plan_say_how_old_they_are() -> None:
+    earlier = replace(PLAN, tried=PLAN.made - 3 * H)
+
+    assert "took 160 s, 3 h ago" in words(earlier).replace("2 min 40 s", "160 s")
+    assert "ago" not in words(PLAN).partition("took")[2][:30]

@@ -96,12 +96,15 @@ def test_a_gpu_without_an_image_gets_wheels_or_is_refused(an_export: Callable[..
     text = dockerfile(an_export(gfx="gfx1010"))
 
     assert "FROM ubuntu:24.04\n" in text
+    assert "pip install --pre --index-url" in text
     assert "'torch[device-gfx1010]'" in text
     assert "a build that exists may not work" in re.sub(r"\s+#? ?", " ", text)
     with pytest.raises(RocsteadyError, match="neither an image nor a wheel with code for gfx803"):
         dockerfile(an_export(gfx="gfx803"))
     with pytest.raises(RocsteadyError, match="no AMD image is known to have code for gfx1010"):
         TARGETS["kubernetes"](an_export(gfx="gfx1010"))
+    with pytest.raises(RocsteadyError, match="AMD's wheel: rocsteady plan --export container"):
+        TARGETS["slurm"](an_export(gfx="gfx1010"))
 
 
 def test_a_path_in_a_dockerfile_is_taken_as_it_is(an_export: Callable[..., Export]) -> None:

@@ -20,7 +20,6 @@ from rocsteady.screens.screen import page_here, show, show_json, tell
 from rocsteady.store.redaction import shown_command
 
 SURVIVED, NOT_SURVIVED = 0, 1
-EXAMPLE = "rocsteady drill --faults kill@50 -- python train.py"
 
 
 @click.command("drill", context_settings={"allow_interspersed_args": False})
@@ -61,7 +60,7 @@ def command(  # noqa: PLR0913 - one argument an option
     """
     scratch = scratch.absolute() if scratch else None
     folder = Path.cwd() if command else enter(find_job_folder(Path.cwd()))
-    job = job_here(folder, command, yes=yes, example=EXAMPLE)
+    job = job_here(folder, command, yes=yes)
     check_command(job.command, folder)
     patterns = job.resume.checkpoints if job.resume else ()
     ask_about_paths((*job.command, *patterns), folder, NAME, yes=yes)

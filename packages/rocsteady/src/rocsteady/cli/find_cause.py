@@ -50,7 +50,6 @@ from rocsteady.system import procfs
 from rocsteady.system.bounded_call import ask
 from rocsteady.wording import rough_duration
 
-EXAMPLE = "rocsteady probe -- python train.py"
 NOTHING_WRONG, SOMETHING_WRONG = 0, 1
 STAGED = "ROCSTEADY_STAGED_FAULT"  # set where a fault is put below torch, for a rehearsal
 ASKED_WITHIN, ANSWER = timedelta(seconds=120), 256 * 1024  # of what a report asks; bytes
@@ -151,7 +150,7 @@ def _work(options: CauseOptions) -> tuple[Path, Job, int | None]:
     """Return what is run, where, and the step at which a run of it failed."""
     if not options.run:
         folder = Path.cwd()
-        job = job_here(folder, options.command, yes=options.yes, example=EXAMPLE)
+        job = job_here(folder, options.command, yes=options.yes)
         check_command(job.command, folder)
         return folder, job, None
     folder = enter(find_project(Path.cwd()))

@@ -51,6 +51,7 @@ from rocsteady.screens.screen import ProgressLine, page_here, progress, show, sh
 from rocsteady.store.journal import Journal
 from rocsteady.store.location import existing_places
 from rocsteady.store.machine_history import Memory
+from rocsteady.store.policy import Mode, read_policy
 from rocsteady.store.redaction import shown_command
 
 FOUND, NONE_FOUND = 0, 1
@@ -58,7 +59,6 @@ STOPPED = "rocsteady: interrupted. No plan was made, and {}."
 UNTRIED = "--no-trials was given"
 ABOUT_TRIALS = ("trial", "within", "again")
 WITHOUT_TRIALS = ("root", "report", "details", "export", "no_trials")
-EXAMPLE = "rocsteady plan -- python train.py"
 NOT_KEPT = (
     "This plan is not kept, as nothing was tried: run --plan, --details and --export use the last"
     " one that was."
@@ -146,13 +146,13 @@ def command(  # noqa: PLR0913 - one argument an option
         if exports and (root is not None or not no_trials):
             exports(*_to_export(folder, command, root, journal, yes=yes))
             return
-        job = job_here(folder, command, yes=yes, example=EXAMPLE)
+        job = job_here(folder, command, yes=yes)
         if root is None:  # else it is for another machine
             check_command(job.command, folder)
-        goal = goal_of(job, journal, time.time())
         if root is not None:
-            plan = recorded_plan(job, folder, open_root(root, None), root.name, goal)
+            _, plan = _recorded(job, folder, root, journal)
         else:
+            goal = goal_of(job, folder, journal, time.time())
             bounded = PlanTrials(
                 trials,
                 _show_progress,
@@ -186,7 +186,7 @@ def command(  # noqa: PLR0913 - one argument an option
     if details is not None or report is not None:
         _tell_more(plan, details, report)
         return
-    plan = plan if root is not None else _kept(plan, folder)
+    plan = plan if root is not None else _kept(as_allowed(plan), folder)
     if exports:
         exports(job, (None, plan))
         return
@@ -228,7 +228,7 @@ def _check_trials(ctx: click.Context) -> None:
 
 def _last_plan(folder: Path, command: tuple[str, ...]) -> Plan:
     """Read the last plan; one of another command than the one typed is not meant."""
-    plan = saved_plan.load_plan(folder)
+    plan = saved_plan.load_plan(folder, command)
     if command and command != plan.command:
         asked, own = shown_command(command), shown_command(plan.command)
         raise RequestError(
@@ -240,8 +240,8 @@ def _last_plan(folder: Path, command: tuple[str, ...]) -> Plan:
 
 def _recorded(job: Job, folder: Path, root: Path, journal: Journal) -> tuple[Machine, Plan]:
     """Return a recorded machine, and the options that it has."""
-    goal = goal_of(job, journal, time.time())
-    plan = recorded_plan(job, folder, open_root(root, None), root.name, goal)
+    goal = goal_of(job, folder, journal, time.time())
+    plan = recorded_plan(job, folder, open_root(root, None), str(root), goal)
     return examine(open_root(root, None), doctors_knowledge().variables)[0], plan
 
 
@@ -250,7 +250,7 @@ def _to_export(
 ) -> tuple[Job, tuple[Machine | None, Plan | None]]:
     """Return the job, and the recorded machine that it is for, if it is for one."""
     command = command if root is not None else _last_plan(folder, command).command
-    job = job_here(folder, command, yes=yes, example=EXAMPLE)
+    job = job_here(folder, command, yes=yes)
     return job, (None, None) if root is None else _recorded(job, folder, root, journal)
 
 
@@ -259,7 +259,8 @@ def _untried(job: Job, folder: Path, here: Circumstances, goal: Goal) -> Plan:
     kept = kept_trials(folder, here.software)
     planner = worked_planner(job, here, goal, kept.run, why=UNTRIED)
     plan = make_plan(job, folder, here, goal, planner)
-    return replace(plan, trials=len(kept.trials), trial_seconds=kept.seconds)
+    count = len(kept.trials)
+    return replace(plan, trials=count, trial_seconds=kept.seconds, tried=kept.made)
 
 
 def _try_options(
@@ -277,6 +278,20 @@ def _records(folder: Path) -> tuple[Memory, Journal]:
     """Open what is known so far. Nothing is made in the user's folder."""
     own = find_journal_place(saved_plan.home(folder))
     return Memory(own), Journal(next(iter(existing_places(folder)), own))
+
+
+def as_allowed(plan: Plan) -> Plan:
+    """Leave out what a run would refuse by the administrator's policy, and say so."""
+    policy = read_policy()
+    if policy.mode is Mode.FULL:
+        return plan
+    why = (
+        f"run --plan is not allowed here by {policy.path} ({policy.words}). Without the plan:"
+        f" rocsteady run -- {shown_command(plan.command)}"
+    )
+    tried = Basis.TRIAL
+    options = (replace(it, do="") if it.basis is tried else it for it in plan.options)
+    return replace(plan, options=tuple(options), chain=None, warnings=(*plan.warnings, why))
 
 
 def _kept(plan: Plan, folder: Path) -> Plan:

@@ -27,8 +27,10 @@ from rocsteady.plan.exports.wheels import FOLDER, wheels
 from rocsteady.plan.saved_plan import load_plan, option_numbered
 from rocsteady.plan.values import Option, Plan
 from rocsteady.run.job.values import Job
+from rocsteady.screens.plan import over_budget
 from rocsteady.screens.screen import show, tell
 from rocsteady.store.forecast import due
+from rocsteady.store.redaction import shown_command
 from rocsteady.wording import plural
 
 AT_MOST = 1.25  # times the price that the plan knows may be paid an hour
@@ -72,7 +74,7 @@ def write_files(  # noqa: PLR0913 - one argument an option
             (folder / name).write_text(text, encoding="utf-8")
         except OSError as error:
             raise click.UsageError(f"{name} cannot be written: {error.strerror}") from None
-        show(f"Wrote {name}.\n")
+        show(f"Wrote {name}{f' for {export.option}' * bool(export.option)}.\n")
     _write_wheels(folder / FOLDER)
 
 
@@ -92,7 +94,7 @@ def _write_wheels(target: Path) -> None:
 
 
 def _export(option: Option | None, machine: Machine, folder: Path, job: Job) -> Export:
-    if option is not None and (left_out := _left_out(option)):
+    if option is not None and (left_out := _left_out(option, job)):
         tell(f"rocsteady: these settings of option {option.number} are not exported: {left_out}.")
     known = doctors_knowledge()
     seen = visible_to_a_run(machine, known)
@@ -107,6 +109,7 @@ def _export(option: Option | None, machine: Machine, folder: Path, job: Job) -> 
         count = plural(gpus, "GPU")
         tell(f"rocsteady: --nproc-per-node {given} is not a number; the file requests {count}.")
     return Export(
+        option=_described(option, job) if option else "",
         name=job.name or folder.name or "training",
         command=command,
         written=date.today().isoformat(),  # noqa: DTZ011 - the user's own day
@@ -139,15 +142,24 @@ def _option(kind: str, number: int | None, folder: Path, plan: Plan | None) -> O
         plan = plan or load_plan(folder)
     except RocsteadyError:
         return None
-    return next((option for option in plan.options if _is_for(kind, option)), None)
+    fitting = (option for option in plan.options if _is_for(kind, option))
+    return min(fitting, key=lambda it: bool(it.changes), default=None)
 
 
-def _left_out(option: Option) -> str:
+def _described(option: Option, job: Job) -> str:
+    """Say which option it is, and what speaks against starting it as it stands."""
+    needed = f"the script must be changed first: {option.changes.removeprefix('script: ')}"
+    dear = over_budget(option, job.budget)
+    parts = (f"option {option.number}, {option.title}", needed if option.changes else "", dear)
+    return "; ".join(filter(None, parts))
+
+
+def _left_out(option: Option, job: Job) -> str:
     """Name the settings that only a run here can apply."""
     if _is_of_cpu(option) and not option.variant:
-        raise click.UsageError(
-            f"option {option.number} uses this machine's CPU. Run it here: {option.do}"
-        )
+        there = option.do or f"rocsteady run -- {shown_command(job.command)}"
+        where = "here" if option.do else "on that machine"
+        raise click.UsageError(f"option {option.number} uses the CPU. Run it {where}: {there}")
     return describe_changes(Strategy(), replace(option.strategy, variables={}, gpus=None))
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import click
 
-from rocsteady.cli.find_cause import EXAMPLE, CauseOptions, find_cause
+from rocsteady.cli.find_cause import CauseOptions, find_cause
 from rocsteady.cli.options import duration_option, interpreter_in, open_root, python_option
 from rocsteady.cli.project import find_journal_place, open_journals
 from rocsteady.doctor.knowledge.reader import load_knowledge
@@ -36,6 +36,7 @@ from rocsteady.probe.suite import (
 )
 from rocsteady.probe.values import ProbeLine
 from rocsteady.run.attempt.injection import OWNER, claim, read_owner
+from rocsteady.screens.job_questions import EXAMPLE, as_typed
 from rocsteady.screens.probe import (
     ProbeSummary,
     conclusion,
@@ -133,7 +134,8 @@ def command(
     if options.command or options.run:
         ctx.exit(find_cause(options))
     if options.tries or options.numbers or options.report:
-        raise click.UsageError(f"--try, --numbers and --report need a run or a command: {EXAMPLE}")
+        typed = as_typed(after=EXAMPLE)
+        raise click.UsageError(f"--try, --numbers and --report need a run or a command: {typed}")
     for name in unknown_names(PROBES, names):
         known = sorted({probe.name for probe in PROBES})
         listed = f"Probes: {', '.join(known)}."

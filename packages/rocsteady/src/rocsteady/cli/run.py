@@ -47,6 +47,8 @@ from rocsteady.run.run_end import is_of_operation
 from rocsteady.run.runs import RunLauncher, load_for_failures
 from rocsteady.run.stages import Turn, are_done, carry_out_stages, turns_of
 from rocsteady.screens.job_questions import (
+    EXAMPLE,
+    as_typed,
     ask_existing,
     at_a_terminal,
     check_interpreter,
@@ -68,7 +70,6 @@ from rocsteady.system.background import ITSELF, Detached, start_detached
 from rocsteady.system.bounded_call import has_ended
 from rocsteady.system.tasks import follow, task_here
 
-EXAMPLE = "rocsteady run -- python train.py"
 NOT_FOUND = 127  # as a shell has it
 WORDS = "rocsteady.run.words"  # by which the context knows what was typed
 CHOICES = {Existing.CONTINUE: AUTO, Existing.FRESH: NEVER_RESUME}  # about earlier checkpoints
@@ -357,7 +358,7 @@ def _check_job(folder: Path, options: RunOptions) -> None:
     if resumed is not None and not existing_places(folder):
         find_run(None, resumed)
     if resumed is None and not options.command and not os.path.lexists(folder / FILE):
-        raise click.UsageError(f"name a command: {EXAMPLE}")
+        raise click.UsageError(f"name a command: {as_typed(after=EXAMPLE)}")
 
 
 def _stop_first(options: RunOptions) -> None:
@@ -471,7 +472,6 @@ def _job(folder: Path, options: RunOptions, journal: Journal) -> Job:
             folder,
             options.command,
             yes=options.yes,
-            example=EXAMPLE,
             of_ranks=options.ranks is not None,
         )
     if options.resume_trainer or _resumed_trainer(job, journal):

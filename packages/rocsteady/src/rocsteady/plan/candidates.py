@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 from rocsteady.doctor.knowledge.values import Severity
-from rocsteady.doctor.values import ComputeDevice, Finding
+from rocsteady.doctor.values import INSTALLS_TORCH, ComputeDevice, Finding, steps_in_order
 from rocsteady.failures.difference import describe_changes
 from rocsteady.failures.memory_arguments import accumulation_argument, memory_arguments
 from rocsteady.model import FailureKind, Risk, Strategy
@@ -18,6 +18,7 @@ from rocsteady.run.job.values import Variant
 from rocsteady.run.recovery.decision import is_as_deadly
 
 GPU, CPU = "gpu", "cpu"
+CLEAN, FIXED = "gpu+clean", "gpu+fix"
 AS_IS = "unchanged"
 SHORT_SENTENCE = 40  # letters of a sentence that says little
 FEW_VARIABLES = 2  # variables that are named in a title
@@ -37,7 +38,9 @@ BFLOAT16 = {
 def local_options(here: Circumstances) -> tuple[Option, ...]:
     """Return what could run on this machine, the plainest first."""
     if not here.gpus:
-        return (_cpu(here),)
+        why = [f"{it.rule}: {it.summary}" for it in _blocking(Strategy(), here)[:1]]
+        gpu = Option(id=GPU, title=f"GPU, {AS_IS}", basis=Basis.RULED_OUT, rests_on=tuple(why))
+        return (_cpu(here), gpu) if why else (_cpu(here),)
     return (*_gpu_options(here), _cpu(here))
 
 
@@ -101,27 +104,37 @@ def _gpu_options(here: Circumstances) -> Iterator[Option]:
         )
 
 
-def fixed_gpu(here: Circumstances) -> Option | None:
-    """Return the GPU after the doctor's commands, where these do more than change variables."""
+def fixed_gpu(here: Circumstances, *, works: bool = False) -> Option | None:
+    """Return the GPU after the doctor's steps, where these do more than change variables.
+
+    Risks are mended too where the GPU does not work as it is, or needs another torch.
+    """
     blocking = _blocking(clean(here), here)
-    if here.deadly or not (blocking and all(it.fix.mends and it.fix.commands for it in blocking)):
+    if here.deadly or not all(it.fix.mends and it.fix.commands for it in blocking):
         return None
     left_out = here.machine.gpus.not_offered if here.machine and not (here.gfx or here.wsl) else ()
     if any(it.driver == DRIVER for it in left_out):  # it is loaded, and will not have the card
         return None
-    commands = (command for it in blocking for command in it.fix.commands)
+    fixes = [it for it in here.findings if it.severity is not Severity.NOTES and it.fix.mends]
+    mended, remaining = [it for it in fixes if it.fix.commands], here.findings_with(clean(here))
+    installs = any(step.startswith(INSTALLS_TORCH) for it in mended for step in it.fix.commands)
+    if works or not (installs or is_blocked(here)):
+        mended = blocking
+    if not {it.rule for it in mended} & {it.rule for it in remaining}:
+        return None
+    own = {name: it for name, it in clean(here).variables.items() if name not in here.fixes}
     return Option(
-        id=f"{GPU}+fix",
-        title=f"GPU, after the doctor's fix of {', '.join(it.rule for it in blocking)}",
+        id=FIXED,
+        title=f"GPU, after the doctor's fix of {', '.join(it.rule for it in mended)}",
         basis=Basis.ESTIMATE,
         strategy=clean(here),
         risk=Risk.MEDIUM,
         setup=FIX_MINUTES,
         rests_on=(
-            *(f"{it.rule}: {it.summary}" for it in blocking),
+            *(f"{it.rule}: {it.summary}" for it in mended),
             "set-up time unknown; 15 to 60 min assumed",
         ),
-        steps=(*_commands(clean(here), here.os), *dict.fromkeys(commands)),
+        steps=(*_commands(Strategy(variables=own), here.os), *steps_in_order(mended)),
     )
 
 
@@ -203,6 +216,10 @@ def _against_gpu(strategy: Strategy, here: Circumstances) -> str:
     for each in (*_blocking(strategy, here), *hanging):
         return f"{each.rule}: {each.summary}"
     return ""
+
+
+def is_blocked(here: Circumstances) -> bool:
+    return bool(_blocking(Strategy(), here))
 
 
 def _blocking(strategy: Strategy, here: Circumstances) -> list[Finding]:

@@ -14,6 +14,8 @@ from collections.abc import Iterator, Sequence
 from itertools import permutations
 from typing import NamedTuple
 
+from msgspec.structs import replace
+
 from rocsteady.model import Risk
 from rocsteady.plan.decision import by_hand
 from rocsteady.plan.pace import NEVER_ENDS
@@ -22,6 +24,7 @@ from rocsteady.plan.values import Basis, Chain, ChainLink, Finish, Option
 from rocsteady.run.options import StopRule
 
 LONGEST_TRY, TRY_SHARE = 3600.0, 0.1  # seconds that a link is tried, and of what follows it
+QUICK = 3600.0  # seconds of work by hand, at most
 SHORTEST_TRY = 60.0  # seconds; less shows nothing
 UNSAVED_TRY = 600.0  # seconds, where leaving loses all that was done
 LEAST_FAILURES, OFTENER = 2, 3.0  # failures that end a try: so many times as many as expected
@@ -110,18 +113,22 @@ def chain_of(options: Sequence[Option], start: Option, goals: Goals) -> Chain | 
         if it is not start and it.is_same_job(start) and _is_worth_a_try(it, goals)
     ]
     rented = [it for it in others if is_rented(it)][:1]
-    others = [*[it for it in others if not is_rented(it)][: CONSIDERED - 1], *rented]
+    own = sorted((it for it in others if not is_rented(it)), key=lambda it: not _is_quick_fix(it))
+    others = [*own[: CONSIDERED - 1], *rented]
+    fixes = min(sum(map(_is_quick_fix, own)), LINKS - len((start, *rented)))
     best: Chain | None = None
     for length in range(1, LINKS):
         for rest in permutations(others, length):
             if any(map(is_rented, rest[:-1])):
                 continue
+            if is_rented(rest[-1]) and sum(map(_is_quick_fix, rest)) < fixes:
+                continue  # nobody pays before what is free and takes minutes was tried
             chain = _evaluated((start, *rest), goals)
             if chain is not None and (best is None or _worth(chain) > _worth(best)):
                 best = chain
     if best is None or (best.finish.in_time or 0.0) < (start.finish.in_time or 0.0) - ALIKE:
         return None
-    return Chain(links=best.links, finish=best.finish, rent_by=_rent_by(options, goals))
+    return best
 
 
 def ends(links: Sequence[LinkForecast], left: float, *, resumes: bool) -> Iterator[ChainEnd]:
@@ -180,13 +187,10 @@ def _evaluated(options: Sequence[Option], goals: Goals) -> Chain | None:
             stop = StopRule(within=within, failures=failures, least=least)
         rule = stop.least if stop and stop.least else 0.0
         tried.insert(0, LinkForecast(scenarios(option, left), within, rule, setup))
-        link = ChainLink(
-            option=option.number,
-            stop=stop,
-            by_hand=not runs_here(option),
-            begin_by=None if due is None or option is options[0] else max(due - alone.late, 0.0),
-        )
-        links.insert(0, link)
+        links.insert(0, ChainLink(option=option.number, stop=stop, by_hand=_needs_hands(option)))
+    if due is not None:
+        latest = _latest_begins(options, tried, due)
+        links = [replace(it, begin_by=at) for it, at in zip(links, latest, strict=True)]
     found = list(ends(tried, left, resumes=resumes))
     finish = Finish(
         seconds=_at(found, 0.5),
@@ -195,6 +199,25 @@ def _evaluated(options: Sequence[Option], goals: Goals) -> Chain | None:
         in_time=None if due is None else sum(end.chance for end in found if end.seconds <= due),
     )
     return Chain(links=tuple(links), finish=finish)
+
+
+def _latest_begins(
+    options: Sequence[Option], tried: Sequence[LinkForecast], due: float
+) -> list[float | None]:
+    """Return by when each must begin: if it is left, the next must still begin in time.
+
+    Never before the one before it ends: what is late for that begins at once.
+    """
+    found: list[float | None] = []
+    latest = due
+    for number in range(len(tried) - 1, 0, -1):
+        link, end = tried[number], options[number].finish or NO_END
+        needs = end.seconds if found else end.late
+        before = sum(it.setup + it.within for it in tried[:number])
+        left_by = latest - link.setup - link.within if found else latest
+        latest = max(before, min(due - needs, left_by))
+        found.insert(0, latest)
+    return [None, *found]
 
 
 def _time_limit(
@@ -226,6 +249,15 @@ def runs_here(option: Option) -> bool:
     return option.basis is Basis.TRIAL
 
 
+def _needs_hands(option: Option) -> bool:
+    """Whether a person must do something before it starts: a run does not."""
+    return not runs_here(option) and bool(by_hand(option) or option.steps)
+
+
+def _is_quick_fix(option: Option) -> bool:
+    return _needs_hands(option) and not is_rented(option) and by_hand(option) <= QUICK
+
+
 def _is_worth_a_try(option: Option, goals: Goals) -> bool:
     """Whether it may be a link: nothing has to be changed for it, and it may be in time."""
     if option.finish is None or option.pace is None:
@@ -236,16 +268,3 @@ def _is_worth_a_try(option: Option, goals: Goals) -> bool:
         return False
     hopeless = option.finish.in_time is not None and option.finish.in_time < A_CHANCE
     return not hopeless and not too_dear(option, goals.budget)
-
-
-def _rent_by(options: Sequence[Option], goals: Goals) -> float | None:
-    """Return when it is too late to rent, in seconds from now; None: there is no use in it."""
-    due = goals.due
-    if due is None or goals.budget is None:
-        return None
-    latest = [
-        due - option.finish.late
-        for option in options
-        if is_rented(option) and option.finish and not too_dear(option, goals.budget)
-    ]
-    return max((it for it in latest if it > 0), default=None)

@@ -41,6 +41,8 @@ from rocsteady.model import (
     Value,
 )
 from rocsteady.plan.pace import FailureHistory
+from rocsteady.run.attempt.progress import StepTimes
+from rocsteady.run.checkpoints.resume import STEP, checkpoint_number, find_checkpoints
 from rocsteady.run.checkpoints.script_facts import defaults_of, read_facts, script_in
 from rocsteady.run.job.stages import commands_of
 from rocsteady.run.job.values import Job
@@ -203,9 +205,9 @@ def facts_of(
     )
 
 
-def goal_of(job: Job, journal: Journal, now: float) -> Goal:
+def goal_of(job: Job, folder: Path, journal: Journal, now: float) -> Goal:
     total = job.total
-    done = _done(job, journal) if total is not None and job.resume is not None else 0
+    done = _done(job, folder, journal) if total is not None and job.resume is not None else 0
     return Goal(
         left=max(1, total.count - done) if total and total.count else None,
         epochs=total.epochs if total else None,
@@ -328,8 +330,16 @@ def _stories(job: Job, journal: Journal) -> tuple[RunRecord, ...]:
     return tuple(found)
 
 
-def _done(job: Job, journal: Journal) -> int:
-    """Return the steps that the last run made, if it was left and can be gone on with."""
-    for line in _lines(job, journal):
-        return 0 if line.run.outcome is RunOutcome.DONE else line.step or 0
-    return 0
+def _done(job: Job, folder: Path, journal: Journal) -> int:
+    """Return the steps that the last run saved, if it was left and can be gone on with."""
+    line = next(iter(_lines(job, journal)), None)
+    if line is None or line.run.outcome is RunOutcome.DONE or not line.step:
+        return 0
+    saved = max(find_checkpoints(job.resume, folder), key=lambda it: it.written, default=None)
+    if saved is None:
+        return 0 if job.resume and job.resume.checkpoints else line.step
+    number = checkpoint_number(folder, Path(saved.path))
+    if number and number.unit == STEP:
+        return min(number.value, line.step)
+    least, _ = StepTimes(journal.story(line.run.name).progress).step_at(saved.written / 1e9)
+    return min(least, line.step)

@@ -12,7 +12,8 @@ from msgspec.structs import replace
 
 from rocsteady.model import Value
 from rocsteady.plan.script_traces import EPOCH, LogCounter, epochs_in, of_the_job
-from rocsteady.plan.trials import TrialResult
+from rocsteady.plan.trials import TrialResult, drill_step
+from rocsteady.plan.values import DRILL_STEP
 from rocsteady.run.checkpoints.resume_detection import ResumeMethod, ResumeSign
 from rocsteady.run.checkpoints.script_facts import Amount, ScriptFacts, amounts, resume_option
 from rocsteady.run.job.done_when import matches
@@ -175,13 +176,14 @@ class GoingOn(Value, frozen=True, kw_only=True):
     why: str
     example: Resume | None = EXAMPLE  # where there is no answer
     found_by_run: bool = False  # it needs no [resume]
+    drill_step: int = DRILL_STEP
 
 
 def going_on(result: TrialResult, facts: ScriptFacts, method: ResumeMethod) -> GoingOn:
     """Return how the script goes on; only from what was seen, or is known of its trainer."""
     if result.watched.resume is not None:
         why = "The script reports that it saves and resumes on its own."
-        return GoingOn(resume=result.watched.resume, why=why)
+        return GoingOn(resume=result.watched.resume, why=why, drill_step=drill_step(result))
     way, resume = _way(facts, method)
     written, seen = _saves(result, method)
     if resume is None:
@@ -202,7 +204,8 @@ def going_on(result: TrialResult, facts: ScriptFacts, method: ResumeMethod) -> G
         example = replace(resume, checkpoints=EXAMPLE.checkpoints)
         return GoingOn(why=why, example=example, found_by_run=found)
     why = f"How the script resumes: {way}. {seen}. Resuming was not tested."
-    return GoingOn(resume=replace(resume, checkpoints=written), why=why)
+    resume = replace(resume, checkpoints=written)
+    return GoingOn(resume=resume, why=why, drill_step=drill_step(result))
 
 
 def _way(facts: ScriptFacts, method: ResumeMethod) -> tuple[str, Resume | None]:
@@ -317,7 +320,7 @@ def _of_total(total: Total) -> Iterator[tuple[str, str]]:
 
 def _resume(going_on: GoingOn) -> str:
     if going_on.resume is not None:
-        why = f"{going_on.why} Test it with: rocsteady drill --faults kill@50"
+        why = f"{going_on.why} Test it with: rocsteady drill --faults kill@{going_on.drill_step}"
         return "\n".join([_comment(why), *_resume_lines(going_on.resume)])
     stays = "A script that cannot resume is not restarted after it has made progress."
     if going_on.example is None:

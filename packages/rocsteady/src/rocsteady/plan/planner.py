@@ -8,10 +8,11 @@ no trial can show is estimated from a measured pace (``estimates``).
 from __future__ import annotations
 
 import math
+import shlex
 import time
 from collections.abc import Callable
 from datetime import date
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import NamedTuple
 
 from msgspec.structs import replace
@@ -45,6 +46,7 @@ from rocsteady.plan.trials import (
     TrialKind,
     TrialResult,
     Trials,
+    drill_step,
     failed,
     is_of_loaders,
     last_of_each_strategy,
@@ -55,7 +57,7 @@ from rocsteady.plan.trials import (
     trial_history,
     with_pace_over_restarts,
 )
-from rocsteady.plan.values import Basis, Limit, Option, Plan
+from rocsteady.plan.values import DRILL_STEP, Basis, Limit, Option, Plan
 from rocsteady.probe.folders import changes_in_words
 from rocsteady.run.job.stages import with_variant
 from rocsteady.run.job.values import Job, Variant
@@ -154,6 +156,10 @@ class Planner:
     @property
     def left(self) -> int | None:
         return self._left(self._results[-1] if self._results else None, self._job)
+
+    @property
+    def drill_step(self) -> int:
+        return max(map(drill_step, self._results), default=DRILL_STEP)
 
     @property
     def resumes(self) -> bool:
@@ -328,7 +334,8 @@ class Planner:
     def _estimate_others(self) -> None:
         """Add what cannot be tried here: other software for this card, and rented ones."""
         measured = self._measured()
-        if fixed := candidates.fixed_gpu(self._here):
+        works = any(row.option.id.startswith(GPU) for row in self._rows)
+        if fixed := candidates.fixed_gpu(self._here, works=works):
             pace, basis = estimates.same_card(measured)
             fixed = replace(fixed, pace=pace, rests_on=(*fixed.rests_on, *basis))
             self._rows.append(_Row(fixed, self._job))
@@ -457,7 +464,9 @@ def worked_planner(  # noqa: PLR0913 - all that it rests on
     return planner
 
 
-def make_plan(job: Job, folder: Path, here: Circumstances, goal: Goal, planner: Planner) -> Plan:
+def make_plan(  # noqa: PLR0913 - all that it rests on
+    job: Job, folder: Path, here: Circumstances, goal: Goal, planner: Planner, *, machine: str = ""
+) -> Plan:
     """Put the options in order, number them, and say which to take."""
     now = time.time()
     goals = Goals(
@@ -485,20 +494,18 @@ def make_plan(job: Job, folder: Path, here: Circumstances, goal: Goal, planner: 
         ruled_out=tuple(planner.ruled_out),
         not_tried=tuple(planner.not_tried),
         limits=planner.limits,
+        drill_step=planner.drill_step,
+        machine=machine,
     )
     if numbered and not any(it.pace or it.basis is Basis.TRIAL for it in numbered):
         why = UNMEASURED if planner.not_tried else NOTHING_WORKS
         if set(planner.failures) == {FailureKind.OOM_DEVICE}:
             why = NO_ROOM
         return replace(plan, take=_for(plan, why if planner.observed else UNTRIED))
-    if not planner.observed:
+    if not (planner.observed or machine):
         return replace(plan, take=_for(plan, UNTRIED))
     if goals.due is not None and goals.due <= 0:
         return replace(plan, take=PASSED)
-    return _recommending(plan, goals)
-
-
-def _recommending(plan: Plan, goals: Goals) -> Plan:
     chosen = recommended(plan.options, plan.budget)
     plan = replace(plan, take=take(plan), reasons=reasons(plan), recommended=chosen)
     if not (chosen and goals.left):
@@ -542,14 +549,13 @@ def recorded_plan(job: Job, folder: Path, root: Root, name: str, goal: Goal) -> 
     base = _measured_here(last, machine_here, there)
     planner = worked_planner(job, there, goal, base=base, why=NOTHING_TRIED)
     _estimate_local(planner, there, base, last.options if last else ())
-    plan = make_plan(job, folder, there, goal, planner)
-    options = tuple(replace(option, do="") for option in plan.options)  # none can be run from here
-    plan = replace(plan, machine=name, options=options)
-    if not any(option.pace for option in options):
-        return replace(plan, take=_for(plan, NO_PACE))
-    due = None if goal.by is None else goal.by - plan.made
-    goals = Goals(plan.left or 0, due, goal.budget, resumes=job.resume is not None)
-    return _recommending(plan, goals)
+    plan = make_plan(job, folder, there, goal, planner, machine=PurePath(name).name)
+    typed = f"rocsteady plan --root {shlex.quote(name)}"
+    options = tuple(
+        replace(option, do=option.do.replace("rocsteady plan", typed)) for option in plan.options
+    )
+    said = plan.take if any(it.pace for it in options) else _for(plan, NO_PACE)
+    return replace(plan, options=options, take=said)
 
 
 def _for(plan: Plan, text: str) -> str:
@@ -561,11 +567,12 @@ def _estimate_local(
 ) -> None:
     """Turn what would be tried on that machine into rows, each with the risks that remain there."""
     elsewhere, planner.options = planner.options, []
+    fixed = candidates.is_blocked(there) and any(it.id == candidates.FIXED for it in elsewhere)
     paces = {option.variant: option.pace for option in tried if option.variant and option.pace}
     unknown = [it for it in planner.not_tried if it.variant and it.variant not in paces]
     for option in planner.not_tried:
-        if option in unknown:
-            continue
+        if option in unknown or (fixed and option.id == candidates.CLEAN):
+            continue  # the doctor's steps set these variables too
         cpu = option.strategy == candidates.on_cpu(there)
         measured = replace(base, pace=paces.get(option.variant, base.pace)) if base else None
         pace, basis = recorded_cpu(measured) if cpu else on_recorded(measured)

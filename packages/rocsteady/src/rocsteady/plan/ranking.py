@@ -225,13 +225,20 @@ def _deadline(first: Option, plan: Plan) -> str:
         return f"Option {first.number} finishes {duration(max(0.0, spare))} before the deadline."
     if in_time(first):
         return f"Option {first.number} has a {100 * chance:.0f} % chance of finishing on time."
+    most = _best_chance(plan)
+    if chance < A_CHANCE <= most:
+        return f"Option {first.number} is unlikely to finish on time."
     if chance < A_CHANCE:
         soonest = min(plan.options, key=lambda it: it.finish.seconds if it.finish else math.inf)
         ends = f", in {duration(soonest.finish.seconds)}" if soonest.finish else ""
+        ends += ", which costs money" * bool(soonest.cost)
         return f"No option finishes on time; the soonest is option {soonest.number}{ends}."
-    most = max((it.finish.in_time or 0.0 for it in plan.options if it.finish), default=0.0)
     best = "this has the best chance" if chance >= most else "the chance of this one is"
     return f"No option is certain to be on time; {best} ({100 * chance:.0f} %)."
+
+
+def _best_chance(plan: Plan) -> float:
+    return max((it.finish.in_time or 0.0 for it in plan.options if it.finish), default=0.0)
 
 
 def _budget(first: Option, plan: Plan) -> str:
@@ -251,6 +258,8 @@ def _about(dollars: float) -> str:
 def _other(first: Option, plan: Plan) -> str:
     """Return what is given up: a better chance that is too expensive, or else the next option."""
     chance = first.finish.in_time if first.finish else None
+    if chance is not None and _best_chance(plan) < A_CHANCE:
+        return ""  # which is the soonest is said
     for option in plan.options[1:]:
         better = (
             option.finish is not None and (option.finish.in_time or 0.0) >= (chance or 0.0) + 0.1

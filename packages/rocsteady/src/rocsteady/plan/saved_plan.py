@@ -43,8 +43,10 @@ def has_trials(folder: Path) -> bool:
         return False
 
 
-def load_plan(folder: Path) -> Plan:
-    none = "no plan for this folder yet. Type: rocsteady plan"
+def load_plan(folder: Path, command: tuple[str, ...] = ()) -> Plan:
+    words = command or (() if (folder / JOB_FILE).exists() else ("python", "train.py"))
+    typed = f" -- {shown_command(words)}" if words else ""
+    none = f"no plan for this folder yet. Type: rocsteady plan{typed}"
     try:
         content = read_regular(_path(folder), PLAN_LIMIT)
     except FileNotFoundError:
@@ -71,7 +73,7 @@ def option_numbered(plan: Plan, number: int) -> Option:
 
 def command_of(folder: Path, typed: tuple[str, ...]) -> tuple[str, ...]:
     """Return the command that was typed, or the plan's own where no job file has another."""
-    plan = load_plan(folder)
+    plan = load_plan(folder, typed)
     return typed if typed or (folder / JOB_FILE).exists() else plan.command
 
 
@@ -85,7 +87,7 @@ def _path(folder: Path) -> Path:
 
 def planned(folder: Path, job: Job, number: int) -> tuple[Job, Option, tuple[Fallback, ...]]:
     """Return the job of an option of the last plan, the option, and what follows it in the plan."""
-    plan = load_plan(folder)
+    plan = load_plan(folder, job.command)
     option = option_numbered(plan, number)
     if plan.command != job.command:
         same = f"rocsteady run --plan {number} -- {shown_command(plan.command)}"

@@ -40,7 +40,7 @@ from rocsteady.model import (
 from rocsteady.plan.pace import FailureHistory, StepTime, measure
 from rocsteady.plan.saved_plan import PLAN_LIMIT, home
 from rocsteady.plan.script_traces import ScriptTraces, look_at
-from rocsteady.plan.values import Pace
+from rocsteady.plan.values import DRILL_STEP, Pace
 from rocsteady.probe.sandbox_run import Sandbox
 from rocsteady.probe.scratch import Scratch
 from rocsteady.run.attempt.attempt_end import AttemptEnd
@@ -280,6 +280,15 @@ class TrialResult(Value, frozen=True, kw_only=True):
         return not self.failure and (self.pace is not None or self.finished)
 
 
+def drill_step(result: TrialResult) -> int:
+    """Return a step by which the script had saved, to kill it at; it saves evenly, by its number.
+
+    From an earlier one it begins again at the start, which shows nothing.
+    """
+    first = result.step // result.saves + 1 if result.saves else 0
+    return max(DRILL_STEP, min(first, result.step) if result.finished else first)
+
+
 def _saves(end: AttemptEnd) -> int:
     counts = [sum(beat.histogram.get("checkpoint", ())) for beat in end.heartbeats]
     return max(counts, default=0)
@@ -515,6 +524,7 @@ class KeptTrials(Value, frozen=True, kw_only=True):
     software: str  # that they were made with
     trials: tuple[KeptTrial, ...] = ()
     seconds: float = 0.0  # that they took
+    made: float | None = None  # by the wall clock
 
     def run(self, job: Job, strategy: Strategy, kind: TrialKind) -> tuple[TrialResult, ...]:
         """Return what a trial showed then; () if there was none."""
@@ -587,7 +597,8 @@ class PlanTrials:
 
     def kept(self, software: str) -> KeptTrials:
         seconds = self._trials.seconds
-        return KeptTrials(software=software, trials=tuple(self._made), seconds=seconds)
+        made = tuple(self._made)
+        return KeptTrials(software=software, trials=made, seconds=seconds, made=time.time())
 
     def _shares(self, results: tuple[TrialResult, ...]) -> Iterator[float]:
         """Yield what all trials may take together, once it is known how long the job takes."""

@@ -13,6 +13,7 @@ from rocsteady.model import Risk, Strategy, Value
 from rocsteady.run.options import StopRule
 
 PLAN_VERSION = 1
+DRILL_STEP = 50  # where no trial saw the script save
 CERTAIN = 0.995  # no forecast is surer than this
 
 
@@ -97,7 +98,7 @@ class ChainLink(Value, frozen=True, kw_only=True):
     option: int  # its number
     stop: StopRule | None = None  # when the run goes on to the next one; None: the last
     by_hand: bool = False  # a person must set it up; no run goes on to it
-    begin_by: float | None = None  # seconds from now; begun later, it may miss the deadline
+    begin_by: float | None = None  # seconds from now, after the link before; later it may be late
 
 
 class Chain(Value, frozen=True, kw_only=True):
@@ -105,7 +106,6 @@ class Chain(Value, frozen=True, kw_only=True):
 
     links: tuple[ChainLink, ...]
     finish: Finish
-    rent_by: float | None = None  # seconds from now until it is too late to rent
 
 
 class Limit(Value, frozen=True, kw_only=True):
@@ -133,10 +133,12 @@ class Plan(Value, frozen=True, kw_only=True):
     budget: float | None = None  # dollars
     trials: int = 0
     trial_seconds: float = 0.0  # of all of them together
+    tried: float | None = None  # by the wall clock, if they are those of an earlier plan
     options: tuple[Option, ...] = ()
     ruled_out: tuple[Option, ...] = ()  # by a failure, a finding or a source
     not_tried: tuple[Option, ...] = ()  # that could run here, of which nothing is known yet
     machine: str = ""  # the recorded machine that it is for; "": this one
+    drill_step: int = DRILL_STEP  # by which the script has saved, as far as a trial saw it
     take: str = ""  # the recommendation, with its reasons
     reasons: str = ""  # of the recommendation alone; sentences
     chain: Chain | None = None  # that begins with the recommended option

@@ -54,7 +54,7 @@ LONG_JOB = 2 * 3600.0  # seconds
 REASONS = 3  # of a risk
 LAST_CALLS = 3  # options whose last moment is a date
 DETAILED = 6  # options that are drawn, and shown with their details
-DRILL, STATUS = "rocsteady drill --faults kill@50", "rocsteady status"
+STATUS = "rocsteady status"
 
 
 def decision_page(plan: Plan, *, now: float, zone: tzinfo | None = None) -> DecisionPage:
@@ -208,13 +208,13 @@ def _today(plan: Plan) -> Iterator[Todo]:
     if not plan.options:
         return
     if plan.recommended:
-        yield from _first_steps(plan.options[0])
+        yield from _first_steps(plan.options[0], plan.drill_step)
     else:
         measure = MORE_TIME if plan.trials else "rocsteady plan"
         yield Todo("Measure the options, which cannot be compared yet:", (measure,))
 
 
-def _first_steps(best: Option) -> Iterator[Todo]:
+def _first_steps(best: Option, drill_step: int) -> Iterator[Todo]:
     if best.price and best.price.old:
         yield Todo(f"Check the price of option {best.number}; it is of {priced_on(best.price)}.")
     if by_hand(best):
@@ -222,7 +222,8 @@ def _first_steps(best: Option) -> Iterator[Todo]:
         takes = f"{setup(best.setup)} of manual work" if best.setup else takes
         yield Todo(f"Set up option {best.number}: {takes}.")
     if best.basis is Basis.TRIAL:
-        yield Todo("Check that the script resumes after a failure:", (DRILL,))
+        drill = f"rocsteady drill --faults kill@{drill_step}"
+        yield Todo("Check that the script resumes after a failure:", (drill,))
     first = () if best.basis is Basis.TRIAL else best.steps  # a run of a tried option does them
     if best.do:
         yield Todo(f"Start option {best.number}:", (*first, best.do))

@@ -31,11 +31,18 @@ from rocsteady.store.values import Run
 from rocsteady.typed_values import convert
 
 QUIT = "quit"
+EXAMPLE = ("--", "python", "train.py")
 
 
-def job_here(
-    folder: Path, command: tuple[str, ...], *, yes: bool, example: str, of_ranks: bool = False
-) -> Job:
+def as_typed(*options: str, after: Sequence[str] = ()) -> str:
+    """Return the command line that was typed, with options that it lacks, and what comes last."""
+    program = click.get_current_context().command_path.split()
+    given = sys.argv[len(program) :]
+    given = given[:-1] if after and given[-1:] == ["--"] else given
+    return shown_command((*program, *options, *given, *after))
+
+
+def job_here(folder: Path, command: tuple[str, ...], *, yes: bool, of_ranks: bool = False) -> Job:
     """Return the job of a folder's file, or of a command that is given in place of its own.
 
     torchrun can ask nobody: without a confirmation, its job has no file.
@@ -58,7 +65,7 @@ def job_here(
             )
         return job
     if not command:
-        raise click.UsageError(f"name a command: {example}")
+        raise click.UsageError(f"name a command: {as_typed(after=EXAMPLE)}")
     check_interpreter(command, folder)
     return Job(command=command)
 
@@ -70,8 +77,7 @@ def ask_about(file: JobFile, *, yes: bool, typed: Job | None = None) -> None:
         tell(f"rocsteady: {file.path.name}: {', '.join(doubt.value for doubt in found)}. It says:")
         _show(changes(file) or file.text.splitlines())
         if not sys.stdin.isatty():
-            own = f" -- {shown_command(typed.command)}" if typed else ""
-            allow = f"{click.get_current_context().command_path} --yes{own}"
+            allow = as_typed("--yes")
             raise click.UsageError(f"nothing was started. Read it, then allow it: {allow}")
         if not click.confirm("Use it?", err=True):
             raise RocsteadyError("nothing was started")

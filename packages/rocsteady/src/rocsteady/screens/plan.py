@@ -119,7 +119,7 @@ def _head(plan: Plan, now: float, zone: tzinfo | None) -> str:
         ahead = plan.deadline - now
         near = f"in {duration(ahead)}" if ahead >= 0 else f"{duration(-ahead)} ago"
         due = f"deadline {moment(plan.deadline, now=now, zone=zone)} ({near})"
-    age = max(0.0, now - plan.made)
+    age = max(0.0, now - (plan.tried or plan.made))
     ago = "" if age < JUST_NOW else f", {rough_duration(age)} ago"
     took = "No trials were made"
     if plan.machine:
@@ -184,35 +184,32 @@ def chain_lines(plan: Plan, now: float, zone: tzinfo | None) -> list[str]:
     """Return what the run does when, one line each link."""
     if plan.chain is None:
         return []
-    lines, at = [], plan.made
+    lines = []
     for number, link in enumerate(plan.chain.links):
         word = "first" if number == 0 else "then"
         option = plan.options[link.option - 1]
         text = f"{word} option {link.option}, {titled(option)}"
         if link.by_hand:
             text += " (by hand)"
-        if link.begin_by is not None and number:
+        if link.begin_by is not None:
             last = moment(plan.made + link.begin_by, now=now, zone=zone)
             text += f", begun by {last}"
         if link.stop is not None:
-            at += by_hand(option) + link.stop.within
+            until = plan.made + by_hand(option) + link.stop.within
+            tried = f"until {moment(until, now=now, zone=zone)}"
+            if number:  # when it begins is open
+                tried = f"for {duration(link.stop.within)}"
             slow = (
                 f" or makes fewer than {rate(link.stop.least)} steps/s" if link.stop.least else ""
             )
-            text += (
-                f", until {moment(at, now=now, zone=zone)}: left if it fails"
-                f" {link.stop.failures} times{slow}"
-            )
+            text += f", {tried}: left if it fails {link.stop.failures} times{slow}"
         lines.append(text)
         if link.by_hand and number == 0:
-            lines += [f"type: {clean(each)}" for each in option.steps]
+            lines += [f"type: {clean(it)}" for it in (*option.steps, option.do) if it]
     end = moment(plan.made + plan.chain.finish.seconds, now=now, zone=zone)
     on_time = plan.chain.finish.in_time
     likely = "" if on_time is None else f", on time {chance(on_time)}"
     lines.append(f"finishes {end}{likely}")
-    if plan.chain.rent_by is not None:
-        last = moment(plan.made + plan.chain.rent_by, now=now, zone=zone)
-        lines.append(f"last chance to rent: {last}")
     return lines
 
 
@@ -301,7 +298,7 @@ def based_on(option: Option, plan: Plan) -> str:
         parts.append(f"{setup(option.setup)} to set up")
     if option.price:
         parts.append(f"prices as of {priced_on(option.price)}")
-    parts.append(_over_budget(option, plan))
+    parts.append(over_budget(option, plan.budget))
     return "; ".join(filter(None, parts))
 
 
@@ -419,11 +416,11 @@ def _changed(option: Option) -> str:
     return "changes the numbers" if option.basis is Basis.TRIAL else "needs changes to the script"
 
 
-def _over_budget(option: Option, plan: Plan) -> str:
-    if plan.budget is None or not option.cost or option.cost[1] <= plan.budget:
+def over_budget(option: Option, budget: float | None) -> str:
+    if budget is None or not option.cost or option.cost[1] <= budget:
         return ""
-    exceeds = "over" if option.cost[0] > plan.budget else "may exceed"
-    return f"{exceeds} the budget of {money(plan.budget)}"
+    exceeds = "over" if option.cost[0] > budget else "may exceed"
+    return f"{exceeds} the budget of {money(budget)}"
 
 
 def _details(
@@ -436,7 +433,7 @@ def _details(
     if finish and round(finish.failures):
         lost = f"about {finish.failures:,.0f} expected, {100 * finish.lost:.0f} % of the time"
     money = "" if cost(option) == NO_VALUE else cost(option)
-    notes = (_priced(option.price) if option.price else "", _over_budget(option, plan))
+    notes = (_priced(option.price) if option.price else "", over_budget(option, plan.budget))
     return (
         ("pace", _measured(option)),
         ("finishes", _ends(finish, plan, now, zone) if finish else ""),

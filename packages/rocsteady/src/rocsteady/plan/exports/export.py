@@ -31,6 +31,7 @@ class Export(Value, frozen=True, kw_only=True):
     name: str  # of the project
     command: tuple[str, ...]
     written: str  # the day: 2026-11-15
+    option: str = ""  # of the plan, in words
     folder: str = ""  # the project's own, here
     checkpoints: tuple[str, ...] = ()  # patterns, from the project's folder
     resume: tuple[str, ...] = ()  # arguments with which the command goes on

@@ -135,7 +135,8 @@ def _wheel(export: Export) -> WheelRelease:
     """Return the release of pytorch.org with code for the GPU: of the same torch, or the newest."""
     known = [it for it in load_knowledge().wheels if not export.gfx or export.gfx in it.arches]
     if not known:
-        raise RocsteadyError(f"pytorch.org has no wheel with code for {export.gfx}")
+        other = "write an image with AMD's wheel: rocsteady plan --export container"
+        raise RocsteadyError(f"pytorch.org has no wheel with code for {export.gfx}; {other}")
     release = torch_release(export.torch)
     same = [it for it in known if release and version_fits(release, it.torch)]
     return (same or known)[-1]
