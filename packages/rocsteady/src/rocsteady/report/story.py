@@ -33,6 +33,7 @@ from rocsteady.model import (
 from rocsteady.report.plot_points import Plot, gauge_names, phase_seconds, plots
 from rocsteady.report.source_lines import SourceExcerpt
 from rocsteady.report.wait_diagram import Box, spoken, wait_boxes
+from rocsteady.store.forecast import totals
 from rocsteady.store.redaction import shown_command
 from rocsteady.store.run_account import (
     Costs,
@@ -396,11 +397,7 @@ def _steps(progress: Sequence[Bucket]) -> tuple[int | None, int | None]:
     """Return the last step and the planned number of steps, as far as both are known."""
     if not progress:
         return None, None
-    step = progress[-1].last_step
-    total = next((b.total for b in reversed(progress) if b.total is not None), None)
-    if total is not None and total < step:  # a count of something else, such as epochs
-        total = None
-    return step, total
+    return progress[-1].last_step, totals(progress)
 
 
 def _happened(
