@@ -264,7 +264,6 @@ def test_a_bar_that_nothing_else_explains_is_one_epochs_probably() -> None:
     assert total_after(*named, batches=0)[-1] == 100
 
 
-
 def test_a_step_never_exceeds_its_total() -> None:
     assert total_after(("Epoch 1/4", 3), ("Epoch 1/4", 30), batches=5) == [20, None]
     assert total_after(("Epoch 1/4", 3), batches=0) == [None]  # 4 is not in steps
