@@ -172,6 +172,18 @@ def test_the_process_that_the_verdict_blames_is_named_and_not_the_odd_one_out(
     assert failure.fingerprint.place == "train.py flush"
 
 
+@pytest.mark.parametrize("culprit", [None, 11, 20])
+def test_of_a_notebook_the_kernel_is_named_and_not_who_waits_for_it(
+    classifier: Classifier, culprit: int | None
+) -> None:
+    select = ("select (python3.12/selectors.py:468)", "_run_once (python3.12/asyncio/base.py:1)")
+    tree = {10: [thread(10, select)], 11: [thread(11, LOADER)], 20: [thread(20, WORKER)]}
+
+    failure = name(classifier, snapshot_of(tree), snapshot_of(tree), culprit=culprit)
+
+    assert (failure.kind, failure.fingerprint.place) == ("hang-in-loader", "data.py __getitem__")
+
+
 def test_the_launcher_is_no_rank(classifier: Classifier) -> None:
     agent = (f"_invoke_run ({TORCH}/distributed/elastic/agent/server/api.py:900)",)
     tree = {9: [thread(9, agent, wait=Wait.SLEEP)], 10: [thread(10, BACKWARD)]}

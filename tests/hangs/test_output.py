@@ -118,10 +118,10 @@ def test_windows_line_ends_do_not_draw_again() -> None:
 def test_n_total_and_rate_are_kept() -> None:
     counter = OutputCounter()
     counter.feed(b"\r 12%|#2  | 904/7500 [07:10<52:00,  2.10it/s]\r ", 1.0)
-    assert counter.progress == PrintedProgress(n=904, total=7500, rate=2.1)
+    assert counter.progress == PrintedProgress(n=904, total=7500, rate=2.1, unnamed=True)
 
     counter.feed(b" 12%|#2  | 905/7500 [07:10<52:00,  4.00s/it]\r ", 2.0)
-    assert counter.progress == PrintedProgress(n=905, total=7500, rate=0.25)
+    assert counter.progress == PrintedProgress(n=905, total=7500, rate=0.25, unnamed=True)
 
     counter.feed(b"\nstep 7\n", 3.0)
     assert counter.progress == PrintedProgress(n=7, total=None, rate=None)

@@ -12,7 +12,7 @@ import pytest
 from in_process import Command, Said, count, number
 from journals import NAME, write_journal
 
-from rocsteady.printable import printable, printable_json
+from rocsteady.printable import inert, printable, printable_json
 
 FEW, MANY = 12, 500  # mutated inputs to each command; all of them with `nox -s hostile`
 HOSTILE = (
@@ -172,3 +172,10 @@ def test_colours_of_our_own_reach_a_terminal_and_no_others(
     assert "\x1b[31mTried" not in said.out
     assert "\u202e" not in said.out
     assert sys.stdout is not None
+
+
+def test_only_the_word_that_could_act_is_code() -> None:
+    assert inert("Hung at train.py:14 in <module>. See #7") == (
+        "Hung at train.py:14 in `<module>.` See `#7`"
+    )
+    assert inert("[x y](http://a) `b` *c*") == "`[x` `y](http://a)` `` `b` `` `*c*`"

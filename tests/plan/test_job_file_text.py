@@ -213,6 +213,20 @@ def test_what_prevents_a_trainer_from_resuming_is_in_the_file(tmp_path: Path) ->
     assert "c.yml:2" in found.why
 
 
+def test_what_to_write_and_the_setting_that_needs_no_edit_are_in_the_file(tmp_path: Path) -> None:
+    text = "from transformers import Trainer\ntrainer = Trainer()\ntrainer.train()\n"
+    (tmp_path / "train.py").write_text(text)
+    found = going_on(one(), NOTHING, detect_resume(("python", "train.py"), tmp_path))
+
+    draft = Draft(command=COMMAND, day="2026-11-15", seen=(), work=Work(why="x"), going_on=found)
+    lines = job_text(draft).splitlines()
+
+    first = lines.index("# Write instead:")
+    assert "# resume_trainer = true" in lines[first:]
+    assert any("trainer.train(resume_from_checkpoint=" in line for line in lines[first:])
+    assert "# Then: rocsteady init --force." in lines[first:]
+
+
 def test_a_job_file_says_what_each_line_rests_on(expected: Expected) -> None:
     loader = LoaderFacts(loaders=2, workers=4, context="fork", pickles=None, main_guarded=None)
     tried = replace(one(COUNTER, checkpoints=("c/*.pt",), models=("m.pt",)), loader=loader)

@@ -11,7 +11,7 @@ import pytest
 from msgspec.structs import replace
 from sample_run import AT, bucket, crashed, facts, hang, intent, record, story, unfinished
 
-from rocsteady.doctor.knowledge.values import Fix
+from rocsteady.doctor.knowledge.values import Fix, Step
 from rocsteady.model import (
     Certainty,
     Failure,
@@ -27,6 +27,7 @@ from rocsteady.model import (
 )
 from rocsteady.report.pages import render_markdown
 from rocsteady.report.plot_points import POINTS, gauge, in_attempts, rates
+from rocsteady.report.read_run import of_run
 from rocsteady.report.story import (
     Action,
     IncidentEvidence,
@@ -288,6 +289,57 @@ def test_injected_faults_and_changed_settings_are_named() -> None:
 
     assert "injected" in told.happened
     assert "multiprocessing_context=forkserver" in told.happened
+
+
+def test_of_a_try_that_runs_nobody_knows_yet_whether_its_settings_help() -> None:
+    last = replace(
+        record().attempts[1], strategy=Strategy(workers=0), ended=None, exit_code=None, last_step=0
+    )
+    run = replace(unfinished(), attempts=(record().attempts[0], last))
+
+    told = build_story(RunFacts(at=AT, record=run, is_running=True))
+
+    assert "It goes on with num_workers=0." in told.happened
+    assert "did not help" not in told.happened
+
+
+def test_a_rank_that_was_killed_is_named_and_no_line_of_its_launcher() -> None:
+    line = "E1120 00:13:35 1479 api.py:1002] failed (exitcode: -9) local_rank: 1"
+    first = record().failures[0]
+    ended = replace(
+        first.failure, kind="killed", title="The process was killed (SIGKILL)", seen=(line,), rank=1
+    )
+    told = build_story(facts(incidents=(), failures=(replace(first, failure=ended),)))
+
+    assert [group.title for group in told.troubles] == ["Rank 1 was killed (SIGKILL)"]
+    assert "It failed: rank 1 was killed (SIGKILL)." in told.happened
+
+
+def test_advice_has_the_command_of_the_run_and_is_no_advice_to_use_rocsteady() -> None:
+    first = Step(text="Use it.", commands=("rocsteady run -- python train.py",))
+    then = Step(text="Try this.", commands=("rocsteady run --with cpu -- python train.py",))
+    run = replace(record().run, command=("python", "hang.py", "--big"))
+
+    found = of_run(Fix(text=first.text, commands=first.commands, then=(then,)), run)
+
+    assert (found.text, found.commands) == (
+        "Try this.",
+        ("rocsteady run --with cpu -- python hang.py --big",),
+    )
+
+
+def test_what_somebody_ended_has_no_cause_to_be_fixed() -> None:
+    first = record().failures[0]
+    asked = replace(first.failure, kind="interrupted")
+    attempts = record().attempts[:1]
+    failed = record(outcome=RunOutcome.NOT_DONE, after=Next.END)
+    failed = replace(
+        failed, attempts=attempts, incidents=(), failures=(replace(first, failure=asked),)
+    )
+
+    step = build_story(RunFacts(at=AT, record=failed)).next_step
+
+    assert (step.action, step.text) == (Action.RESUME, "To resume the run:")
 
 
 def test_what_is_kept_is_the_change_that_is_in_force_and_not_a_restart_after_it() -> None:

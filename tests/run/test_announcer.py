@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rocsteady.run.telling.announcer import Announcer
-from rocsteady.run.telling.events import Done, Note
+from rocsteady.run.telling.events import Done, GaveUp, Note
 from rocsteady.screens.run_lines import RunScreen
 
 
@@ -45,3 +45,10 @@ def test_without_colour_every_line_has_our_name_and_no_control_characters() -> N
         for line in RunScreen(plain=True).lines(event):
             assert line.startswith("rocsteady: ")
             assert line.isprintable()
+
+
+def test_advice_that_is_a_sentence_ends_once() -> None:
+    gave_up = GaveUp(seconds=72.0, why="hung", place="train.py:14 load", report="rocsteady report")
+
+    assert RunScreen().text(gave_up).endswith("hung. Fix train.py:14. rocsteady report")
+    assert RunScreen().text(Note(text="The run continues.")).endswith("continues.")

@@ -270,6 +270,16 @@ def test_a_bar_as_long_as_the_loader_is_one_epochs() -> None:
     assert total_after(*seen, batches=40) == [None, 100]
 
 
+def test_a_bar_that_nothing_else_explains_is_one_epochs_probably() -> None:
+    bar = "{}%|#####     | {}/100 [00:01<00:01]"
+    seen = ((bar.format(20, 20), 20), (bar.format(100, 100), 100), (bar.format(3, 3), 103))
+    assert total_after(*seen, batches=0) == [None, None, None]
+    assert bars((50, 50), (57, 57), line=bar) == [(50, None), (57, None)]
+
+    named = (f"steps: {bar.format(20, 20)}", 20), (f"steps: {bar.format(30, 30)}", 30)
+    assert total_after(*named, batches=0)[-1] == 100
+
+
 def test_a_step_never_exceeds_its_total() -> None:
     assert total_after(("Epoch 1/4", 3), ("Epoch 1/4", 30), batches=5) == [20, None]
     assert total_after(("Epoch 1/4", 3), batches=0) == [None]  # 4 is not in steps

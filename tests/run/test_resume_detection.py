@@ -179,11 +179,27 @@ def detected(tmp_path: Path, *arguments: str, **parts: str) -> tuple[ResumeSign,
 @pytest.mark.parametrize(
     ("parts", "why"),
     [
-        ({"OPTIMIZER": "pass"}, "train.py:12 loads weights; found no optimizer state"),
-        ({"COUNTER": "0"}, "train.py:12 loads weights; found no step"),
+        (
+            {"OPTIMIZER": "pass"},
+            (
+                "train.py:12 loads weights; found no optimizer state. Save it too, and add"
+                ' optimizer.load_state_dict(checkpoint["optimizer"])'
+            ),
+        ),
+        (
+            {"COUNTER": "0"},
+            (
+                "train.py:12 loads weights; found no step. Save it too, and add"
+                ' start = checkpoint["step"]'
+            ),
+        ),
         (
             {"OPTIMIZER": "pass", "COUNTER": "0"},
-            "train.py:12 loads weights; found no optimizer state and no step",
+            (
+                "train.py:12 loads weights; found no optimizer state and no step."
+                ' Save it too, and add optimizer.load_state_dict(checkpoint["optimizer"]) and'
+                ' start = checkpoint["step"]'
+            ),
         ),
         ({"OPTION": 'choices=["allow", "must"]'}, ""),
         ({"OPTION": "type=int"}, ""),

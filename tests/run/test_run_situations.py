@@ -252,6 +252,27 @@ def test_what_happens_once_costs_one_restart_from_the_newest_checkpoint(
 
 
 @pytest.mark.parametrize(
+    ("ends", "resumes", "code"),
+    [
+        ("os._exit(3)", True, 3),
+        ("os.kill(os.getpid(), 11)", True, 76),
+        ("os.kill(os.getpid(), 11)", False, 139),  # before a step: it is not tried again
+    ],
+)
+def test_a_crash_that_comes_again_ends_with_the_scripts_code_only_if_its_cause_is_unknown(
+    project: Project, ends: str, code: int, *, resumes: bool
+) -> None:
+    saves = SAVES.replace("if step == 34 and not first: HERE", f"if step == 34: {ends}")
+    script = saves if resumes else f"    {ends}\n"
+    ended, story = carry_out(project, script, RESUMES if resumes else "")
+
+    assert (ended.code, len(story["attempts"])) == (code, 1 + resumes), ended.err
+    how = f"--resume {project.name}" if resumes else f"--resume never -- {sys.executable}"
+    assert f"To try again: rocsteady run {how}" in ended.err
+    assert story["next_step"]["command"].startswith(f"rocsteady run {how}")
+
+
+@pytest.mark.parametrize(
     ("raises", "line"),
     [
         ("raise KeyboardInterrupt('enough')", "train.py:12"),

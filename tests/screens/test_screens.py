@@ -16,6 +16,10 @@ import pytest
 from samples import SAMPLES
 from terminal import command, drawn
 
+from rocsteady.doctor.knowledge.values import Step
+from rocsteady.hangs.inspection import Inspection, ProcessState
+from rocsteady.screens.inspection import to_do
+
 if TYPE_CHECKING:
     from tests.conftest import Expected
 
@@ -98,3 +102,19 @@ def test_the_words_are_the_same_in_colour(name: str, monkeypatch: pytest.MonkeyP
         re.sub("^rocsteady(?:: |  )", "", text, flags=re.MULTILINE) for text in (coloured, plain)
     ]
     assert words[0].split() == words[1].split()
+
+
+@pytest.mark.parametrize("state", [ProcessState.STUCK, ProcessState.WORKING])
+def test_a_kernel_is_told_what_runs_its_notebook(state: ProcessState) -> None:
+    found = Inspection(
+        pid=4410, command=("python", "-m", "ipykernel_launcher", "-f", "/tmp/k.json"), age=743.0,
+        state=state, why="", place="", waiters=(), ways_out=(), processes=1, memory_bytes=1,
+        gpus="", seconds=2.4,
+    )  # fmt: skip
+    known = Step(text="Try this.", commands=("rocsteady run --with cpu -- python train.py",))
+
+    typed = [each for step in to_do(found, [known]) for each in step.commands]
+
+    notebooks = (HERE.parents[1] / "docs/howto/notebooks.md").read_text(encoding="utf-8")
+    assert typed[-1] in notebooks.splitlines()
+    assert not any("ipykernel_launcher" in each for each in typed)

@@ -30,6 +30,7 @@ from rocsteady.model import (
     WaitsFor,
 )
 from rocsteady.printable import printable, printable_json
+from rocsteady.store.forecast import totals
 from rocsteady.store.identity import is_supervisor, this_process
 from rocsteady.store.journal import Journal
 from rocsteady.store.location import Place, find_place
@@ -203,6 +204,21 @@ def test_the_list_of_runs_has_step_rate_and_time_left(open_journal: OpenJournal)
     assert line.rate == pytest.approx(1.0, rel=0.01)
     assert line.seconds_left == pytest.approx(200, rel=0.01)
     assert line.last_progress == 6300.0
+
+
+def test_a_total_that_the_steps_exceed_is_dropped(open_journal: OpenJournal) -> None:
+    journal = open_journal(clock=lambda: 6600.0)
+    run = begin(journal, "calm-otter")
+    train(journal, run.id, 1, 6000.0, range(501))
+    for second in range(501, 600):
+        look = Sample(at=6000.0 + second, step=second, verdict=RunState.HEALTHY, quiet=0.0)
+        journal.progressed(run.id, 1, look)
+    journal.flush()
+
+    (line,) = journal.runs()
+
+    assert (line.step, line.total, line.seconds_left) == (599, None, None)
+    assert totals(journal.story("calm-otter").progress) is None
 
 
 @linux

@@ -70,10 +70,9 @@ def cell(text: str) -> str:
 
 def inert(text: str) -> str:
     """Show text that others wrote: no image is loaded, nobody is mentioned, no issue is closed."""
-    line = " ".join(text.split())
-    if ACTIVE.search(line):
-        return code(line)
-    return _NAME.sub(_name, line)
+    return " ".join(
+        code(word) if ACTIVE.search(word) else _NAME.sub(_name, word) for word in text.split()
+    )
 
 
 def _name(found: re.Match[str]) -> str:

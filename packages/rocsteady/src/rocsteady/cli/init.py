@@ -9,6 +9,7 @@ from pathlib import Path
 
 import click
 
+from rocsteady.cli.main import DOCS
 from rocsteady.cli.options import interpreter_in
 from rocsteady.cli.project import find_journal_place
 from rocsteady.doctor.knowledge.reader import load_knowledge
@@ -143,6 +144,9 @@ def _tell_failure(one: TrialResult, failed: str) -> None:
     if any(NO_INPUT in line for line in tail):
         _say("the script reads from stdin, which is not available in an unattended run.")
     tell("\n".join(f"  {line}" for line in tail))
+    if one.failure.startswith("hang"):
+        _say(f"next: fix that line, or write {FILE} by hand: {DOCS}/reference/job-file.md")
+        return
     _say("next: fix the error and run rocsteady init again. To check the machine: rocsteady doctor")
 
 
@@ -186,7 +190,7 @@ def _tell(one: TrialResult, text: str, *, resumes: bool) -> None:
             " compiling, use --force --seconds 900 to observe it longer."
         )
     if text and not resumes and parse_job(text).resume is None:
-        _say(f"cannot resume: a hang or a crash ends a run. {FILE} says why, and what would help")
+        _say(f"does not resume by itself: {FILE} says why, and what would help")
     _say("next: rocsteady run, or rocsteady plan to compare the options first")
 
 

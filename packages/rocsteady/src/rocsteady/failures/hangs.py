@@ -95,6 +95,8 @@ class HangRules:
         workers.sort(key=lambda mine: mine[0].process != culprit)  # the one that is blamed first
         blamed = [mine for mine in trainers if mine[0].process == culprit]
         hangs = [hang for mine in blamed or trainers if (hang := self._of_process(mine, workers))]
+        if not blamed and self._of_workers(workers):  # what waits for it tells more
+            hangs = [hang for hang in hangs if hang.kind == FailureKind.HANG_IN_LOADER] or hangs
         if not hangs and workers:
             return self._of_workers(workers)
         return _odd_one_out(hangs)

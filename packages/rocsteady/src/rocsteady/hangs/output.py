@@ -217,6 +217,7 @@ class PrintedProgress(Value, frozen=True, kw_only=True):
     rate: float | None  # a second
     epoch: int | None = None  # which is also n, if the line counts nothing else
     epochs: int | None = None  # in all
+    unnamed: bool = False  # a bar that does not say what it counts: one epoch, probably
 
     @property
     def of_epoch(self) -> bool:
@@ -246,7 +247,8 @@ def take_apart(text: str) -> PrintedLine:
     numbers = _ANY_NUMBER.findall(still)
     if not numbers:
         return PrintedLine(still, still, (), (), bar, None)
-    named = _named(still)
+    lower = still.lower()
+    named = _named(lower)
     pairs = _PAIR.findall(still) if "/" in still else []
     bare = _BARE_COUNT.findall(still) if "it" in still else []
     return PrintedLine(
@@ -256,7 +258,13 @@ def take_apart(text: str) -> PrintedLine:
         numbers=tuple(_PERCENT.findall(still) if "%" in still else numbers),
         bar=bar,
         progress=_with_epochs(
-            _progress(text, [*((n, total) for n, _, total in named), *pairs], bare), still.lower()
+            _progress(
+                text,
+                [*((n, total) for n, _, total in named), *pairs],
+                bare,
+                unnamed=bar and "step" not in lower and "epoch" not in lower,
+            ),
+            lower,
         ),
     )
 
@@ -288,19 +296,21 @@ def _is_time(text: str, start: int, end: int) -> bool:
     return word.lower() in TIME_WORDS
 
 
-def _named(still: str) -> list[tuple[str, str, str]]:
-    lower = still.lower()
+def _named(lower: str) -> list[tuple[str, str, str]]:
     return _NAMED.findall(lower) if any(word in lower for word in STEP_WORDS) else []
 
 
-def _progress(text: str, counted: list[tuple[str, str]], bare: list[str]) -> PrintedProgress | None:
+def _progress(
+    text: str, counted: list[tuple[str, str]], bare: list[str], *, unnamed: bool
+) -> PrintedProgress | None:
     """Return the last counter: an epoch stands before the step in it."""
     n, total = counted[-1] if counted else (bare[-1], "") if bare else ("", "")
     if not n or len(n) > MAX_DIGITS or len(total) > MAX_DIGITS:
         return None
     if total and int(n) > int(total):  # an address such as redis://cache:6379/0
         return None
-    return PrintedProgress(n=int(n), total=int(total or 0) or None, rate=_rate(text))
+    rate = _rate(text)
+    return PrintedProgress(n=int(n), total=int(total or 0) or None, rate=rate, unnamed=unnamed)
 
 
 def _with_epochs(found: PrintedProgress | None, text: str) -> PrintedProgress | None:

@@ -177,6 +177,7 @@ class GoingOn(Value, frozen=True, kw_only=True):
     example: Resume | None = EXAMPLE  # where there is no answer
     found_by_run: bool = False  # it needs no [resume]
     drill_step: int = DRILL_STEP
+    do: tuple[str, ...] = ()  # to make it resume
 
 
 def going_on(result: TrialResult, facts: ScriptFacts, method: ResumeMethod) -> GoingOn:
@@ -188,8 +189,10 @@ def going_on(result: TrialResult, facts: ScriptFacts, method: ResumeMethod) -> G
     written, seen = _saves(result, method)
     if resume is None:
         if method.why_not:
-            why = f"It does not resume: {method.why_not}. Then: rocsteady init --force."
-            return GoingOn(why=why, example=None)
+            code = ("Write instead:", *method.code) if method.code else ()
+            flag = ("Or, without editing it:", "resume_trainer = true") if method.by_trainer else ()
+            do = (*code, "Then: rocsteady init --force.", *flag)
+            return GoingOn(why=f"It does not resume: {method.why_not}.", do=do, example=None)
         why = f"{seen}: {', '.join(written)}. No option to resume from them was found."
         none = f"No checkpoint was written in the {duration(result.seconds)} of the short run."
         example = replace(EXAMPLE, checkpoints=written or EXAMPLE.checkpoints)
@@ -322,9 +325,9 @@ def _resume(going_on: GoingOn) -> str:
     if going_on.resume is not None:
         why = f"{going_on.why} Test it with: rocsteady drill --faults kill@{going_on.drill_step}"
         return "\n".join([_comment(why), *_resume_lines(going_on.resume)])
-    stays = "A script that cannot resume is not restarted after it has made progress."
+    stays = "What cannot resume is not restarted once it has saved, or has trained for 10 min."
     if going_on.example is None:
-        return _comment(going_on.why, stays)
+        return _comment(going_on.why, *going_on.do, stays)
     if going_on.found_by_run:
         stays = "rocsteady run looks for the checkpoints itself."
         example = _resume_lines(going_on.example)

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from rocsteady_train.untrusted_file import read_head, read_tail
 
 from rocsteady.doctor.knowledge.failures import load_failures
-from rocsteady.doctor.knowledge.values import Fix
+from rocsteady.doctor.knowledge.values import SCRIPT, Fix
 from rocsteady.doctor.machine_at_start import machine_at_start
 from rocsteady.hangs.proof.wait_set import Waiter
 from rocsteady.model import FailureKind
@@ -24,9 +24,9 @@ from rocsteady.run.checkpoints.script_resume import can_resume
 from rocsteady.store.forecast import story_ahead
 from rocsteady.store.journal import Journal
 from rocsteady.store.location import run_folder
-from rocsteady.store.redaction import redactor_here
+from rocsteady.store.redaction import redactor_here, shown_command
 from rocsteady.store.run_account import crashed_attempts
-from rocsteady.store.values import RunLine, RunRecord
+from rocsteady.store.values import Run, RunLine, RunRecord
 from rocsteady.typed_values import convert, read_json
 
 INCIDENTS = 40  # of many, the last; their evidence is read
@@ -144,7 +144,15 @@ def _advice(record: RunRecord) -> dict[str, Fix]:
         kinds.add(FailureKind.NAN_LOSS)
     known = load_failures().kinds if kinds else {}
     fixes = {kind: known[kind].fix or known[kind].advice for kind in kinds & known.keys()}
-    return {kind: fix for kind, fix in fixes.items() if fix is not None}
+    return {kind: of_run(fix, record.run) for kind, fix in fixes.items() if fix is not None}
+
+
+def of_run(fix: Fix, run: Run) -> Fix:
+    """Return the first thing to do for a run of rocsteady, with its own command."""
+    known = f"rocsteady run -- {SCRIPT}"
+    first = next((step for step in (fix, *fix.then) if known not in step.commands), fix)
+    typed = first.typed(shown_command(run.command))
+    return replace(fix, text=first.text, commands=typed)
 
 
 def _log_tail(folder: Path) -> str:

@@ -33,6 +33,7 @@ from rocsteady.model import (
 from rocsteady.report.plot_points import Plot, gauge_names, phase_seconds, plots
 from rocsteady.report.source_lines import SourceExcerpt
 from rocsteady.report.wait_diagram import Box, spoken, wait_boxes
+from rocsteady.store.forecast import totals
 from rocsteady.store.redaction import shown_command
 from rocsteady.store.run_account import (
     Costs,
@@ -396,11 +397,7 @@ def _steps(progress: Sequence[Bucket]) -> tuple[int | None, int | None]:
     """Return the last step and the planned number of steps, as far as both are known."""
     if not progress:
         return None, None
-    step = progress[-1].last_step
-    total = next((b.total for b in reversed(progress) if b.total is not None), None)
-    if total is not None and total < step:  # a count of something else, such as epochs
-        total = None
-    return step, total
+    return progress[-1].last_step, totals(progress)
 
 
 def _happened(
@@ -471,8 +468,9 @@ def _trouble_in_short(facts: RunFacts, attempts: Sequence[AttemptStory]) -> str:
     last = attempts[-1]
     changed = ""
     if last.settings != NO_CHANGES and last.goes_on:
-        vain = "" if _helped(record) else ", which did not help"
-        changed = f"It continued with {last.settings}{vain}. "
+        vain = "" if last.in_progress or _helped(record) else ", which did not help"
+        goes_on = "goes on" if last.in_progress else "continued"
+        changed = f"It {goes_on} with {last.settings}{vain}. "
     lost = f"This cost {duration(record.seconds_lost)}." * (record.seconds_lost > 0)
     return f"{' '.join(said)} {changed}{lost}".rstrip()
 
@@ -487,7 +485,7 @@ def _how_it_failed(record: RunRecord, attempt: AttemptStory) -> str:
         return ""
     what = failure.seen[0] if failure.kind == FailureKind.SCRIPT_ERROR and failure.seen else ""
     where = f" at {failure.line}" if failure.line else ""
-    cause = what or inside_a_sentence(failure.title.rstrip("."))
+    cause = what or inside_a_sentence(_title_of(failure))
     return f"failed{where}: {cause}"
 
 
@@ -511,7 +509,9 @@ def _next_step(facts: RunFacts, state: State, attempts: Sequence[AttemptStory]) 
     if not facts.resumes:
         resume = f"rocsteady run --resume never -- {shown_command(record.run.command)}"
     again = "continue" if facts.resumes else FROM_THE_BEGINNING
-    if state is not State.FAILED:
+    failure = attempts[-1].failure if attempts else None
+    asked = failure is not None and failure.kind == FailureKind.INTERRUPTED
+    if asked or state is not State.FAILED:
         text = "To resume the run:" if facts.resumes else f"To {again}:"
         return NextStep(action=Action.RESUME, text=text, command=resume)
     crashed = crashed_attempts(record)
@@ -521,7 +521,6 @@ def _next_step(facts: RunFacts, state: State, attempts: Sequence[AttemptStory]) 
             " options with rocsteady plan. To start anyway:"
         )
         return NextStep(action=Action.AVOID_CRASH, text=text, command=f"{resume} --again")
-    failure = attempts[-1].failure if attempts else None
     if failure is not None and failure.kind == FailureKind.SCRIPT_ERROR:
         place = f" at {failure.line}" if failure.line else ""
         error = f" ({failure.seen[0]})" if failure.seen else ""
@@ -706,10 +705,17 @@ def _trouble(facts: RunFacts, attempts: Sequence[AttemptStory], number: int, tit
     )
 
 
+def _title_of(failure: Failure) -> str:
+    """Name the rank in place of the process, where there are several."""
+    who = "The process" if failure.rank is None else f"Rank {failure.rank}"
+    return failure.title.rstrip(".").replace("The process", who, 1)
+
+
 def _failed_title(failure: Failure) -> str:
     where = f" at {failure.line}" if failure.line else ""
-    title = failure.title.rstrip(".")
-    if not failure.seen or failure.by_end:  # what was seen are our own words
+    title = _title_of(failure)
+    killed = failure.kind == FailureKind.KILLED  # a launcher's words say no more than that
+    if not failure.seen or failure.by_end or killed:  # what was seen are our own words
         return f"{title}{where}"
     own = failure.kind == FailureKind.SCRIPT_ERROR  # what it says is all there is to say
     return f"{'' if own else f'{title}: '}{failure.seen[0]}{where}"

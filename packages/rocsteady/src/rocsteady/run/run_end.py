@@ -67,15 +67,13 @@ class RunEnd:
     def stopped(self, end: AttemptEnd | None = None) -> tuple[int, RunOutcome]:
         """Announce that the user stopped it; the code is the script's own, if it gave one."""
         self._tell_what_is_left()
-        resumes = self._deadline_monitor.can_resume()
-        anew = self._advice(f"rocsteady run --resume never{self._command}")
         self._announcer.show(
             Stopped(
                 seconds=self._since.seconds,
                 step=end.last_step if end else None,
                 code=end.exit.code if end and end.exit else None,
-                resume=self._resume if resumes else anew,
-                resumes=resumes,
+                resume=self._again,
+                resumes=self._deadline_monitor.can_resume(),
             )
         )
         code = self._stop_requests.code
@@ -161,7 +159,7 @@ class RunEnd:
             no_resume=self._job.command if decision.needs_resume else (),
             method=saved.method if saved else None,
             all_cut_off=end.all_cut_off,
-            then="" if decision.needs_resume else self._resume,
+            then="" if decision.needs_resume else self._again,
             cause=self._advice(f"rocsteady probe {self._run.name}")
             if kind and is_of_operation(kind)
             else "",
@@ -211,6 +209,13 @@ class RunEnd:
         with contextlib.suppress(Exception):  # a fault of the forecast costs only the forecast
             if left := self._deadline_monitor.remains():
                 self._announcer.say(f"{left}.")
+
+    @property
+    def _again(self) -> str:
+        """Return what starts it again: from its checkpoint, or from the beginning."""
+        if self._deadline_monitor.can_resume():
+            return self._resume
+        return self._advice(f"rocsteady run --resume never{self._command}")
 
     def _missing(self, end: AttemptEnd) -> list[str]:
         logs = Path(self._run.folder).glob("attempt-*.log")

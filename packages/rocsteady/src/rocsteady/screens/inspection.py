@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Sequence
 
 from rocsteady.colours import BOLD, DIM, GREEN, RED, YELLOW
-from rocsteady.doctor.knowledge.values import Step
+from rocsteady.doctor.knowledge.values import SCRIPT, Step
 from rocsteady.hangs.frames import is_users_file, path_of, place_of_frame
 from rocsteady.hangs.inspection import Candidates, Inspection, ProcessState
 from rocsteady.hangs.proof.stack_frames import has_users_code, own_part
@@ -27,7 +27,8 @@ STYLES = {
 WAITS = (ProcessState.STUCK, ProcessState.WAITING)
 MAX_WAITERS = 8  # threads that are shown
 ELSEWHERE = ("rocsteady report",)  # commands for runs of rocsteady only
-SCRIPT = "python train.py"  # in advice
+# A kernel that is started so is connected to nobody; docs/howto/notebooks.md.
+NOTEBOOK = "jupyter nbconvert --to notebook --execute train.ipynb --output out.ipynb"
 MAX_FRAMES = 12  # of a stack
 UNSEEN_WITHOUT_HEARTBEAT = (
     "Seen from outside only: steps and loss are known for runs started with `rocsteady run`."
@@ -133,7 +134,8 @@ def stack_of(waiter: Waiter) -> list[tuple[str, bool]]:
 
 
 def to_do(found: Inspection, advice: Sequence[Step]) -> tuple[Step, ...]:
-    command = shlex.join(found.command) or "python train.py"
+    command = shlex.join(found.command) or SCRIPT
+    command = NOTEBOOK if "ipykernel_launcher" in found.command else command
     next_time = Step(
         text="Next time, start it with rocsteady, which finds deadlocks and resumes if it can.",
         commands=(f"rocsteady run -- {command}",),
@@ -148,13 +150,7 @@ def to_do(found: Inspection, advice: Sequence[Step]) -> tuple[Step, ...]:
     if found.state is ProcessState.STUCK:
         line = Step(text=f"Fix {spoken(found.place)}: nothing can end the wait there.")
         here = [step for step in advice if not {*step.commands} & {*ELSEWHERE}]
-        known = [  # with the user's own command
-            Step(
-                text=it.text,
-                commands=tuple(typed.replace(SCRIPT, command) for typed in it.commands),
-            )
-            for it in here[:2]
-        ]
+        known = [Step(text=it.text, commands=it.typed(command)) for it in here[:2]]
         return (*((line,) if found.place else ()), *known, next_time)
     if found.state is ProcessState.STOPPED:
         continues = (f"kill -CONT {found.pid}",)

@@ -107,7 +107,9 @@ class RunScreen:
     def text(self, event: Event) -> str:
         line, word = line_of(event), event.kind.value
         facts = f"{word}: {line.facts}" if word else line.facts
-        return ". ".join((facts, *map(str, line.advice))).replace(":. ", ": ")
+        *parts, last = (facts, *map(str, line.advice))
+        before = [f"{part.removesuffix('.')}. " for part in parts]
+        return "".join((*before, last)).replace(":. ", ": ")
 
 
 def _width(stream: TextIO) -> int:

@@ -157,8 +157,9 @@ def interval(times: Sequence[float]) -> float | None:
 
 
 def totals(buckets: Sequence[Bucket]) -> int | None:
-    """Return how many steps it is in all, as it was told last."""
-    return next((bucket.total for bucket in reversed(buckets) if bucket.total is not None), None)
+    """Return how many steps it is in all, as it was told last; None if it is beyond that."""
+    told = next((bucket.total for bucket in reversed(buckets) if bucket.total is not None), None)
+    return None if told is not None and buckets[-1].last_step > told else told
 
 
 def _off(pace: _MeasuredPace, work: float) -> float:

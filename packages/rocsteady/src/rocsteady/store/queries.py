@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from rocsteady.errors import JournalError
 from rocsteady.model import IntentKind, RunState
 from rocsteady.store.database import select
+from rocsteady.store.forecast import totals
 from rocsteady.store.identity import Identity, is_alive
 from rocsteady.store.values import (
     AttemptCost,
@@ -159,7 +160,7 @@ def _line(connection: sqlite3.Connection, run: Run, here: Identity, now: float) 
     pauses = "WHERE run = ? AND kind = ?", run.id, IntentKind.PAUSE.value
     speed = rate(last, select(connection, Intent, *pauses) if run.ended is None else ())
     step = _step(connection, run, last)
-    total = next((b.total for b in reversed(last) if b.total is not None), None)
+    total = totals(last)
     left = max(0, total - step) if total is not None and step is not None else None
     moved = [b.last_progress for b in last if b.last_progress is not None]
     if not moved and step and run.ended is not None:

@@ -88,11 +88,18 @@ class KnowledgeEntry(Value, frozen=True, kw_only=True):
     disputed: bool = False  # sources disagree, and the text says how
 
 
+SCRIPT = "python train.py"  # in advice
+
+
 class Step(Value, frozen=True, kw_only=True):
     text: str
     commands: tuple[str, ...] = ()
     windows: tuple[str, ...] = ()  # what to type in PowerShell instead, where that differs
     gpus: tuple[str, ...] = ()  # architectures or families that it is for; none: for any
+
+    def typed(self, command: str) -> tuple[str, ...]:
+        """Return what to type for somebody's own command."""
+        return tuple(each.replace(SCRIPT, command) for each in self.commands)
 
 
 class Area(Enum):

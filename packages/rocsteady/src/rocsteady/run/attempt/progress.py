@@ -452,6 +452,7 @@ class AttemptProgress:
             batches = max((beat.batches for beat in self._counting), default=0)
             in_epoch = printed.total if printed.of_epoch and not self._counter.goes_on else None
             of_one = self._counter.resets or printed.total == (batches or in_epoch)
+            of_one = of_one or (printed.unnamed and not batches)
             counts_steps = not self._counting or self._counter.ahead is not None
             if counts_steps and not (of_one and printed.total):
                 total = printed.total

@@ -116,7 +116,7 @@ class ResumeMethod(Value, frozen=True, kw_only=True):
         if self.reports:
             return f"resumes by itself (found in {self.reports})"
         if self.how is ResumeSign.UNKNOWN:
-            return "cannot resume: once it has made progress, a hang or a crash ends it"
+            return "cannot resume: once it has saved, or after 10 min, a hang or a crash ends it"
         if self.how is ResumeSign.ITSELF:
             return f"resumes by itself (found in {self.where})"
         if self.variable == wire.RESUME_TRAINER:
@@ -528,11 +528,16 @@ class _Detection:
         results = self._results(load)
         library = name_of(load.call.func) in LIBRARY_LOADS
         seen = {
-            "optimizer state": library or self._restores_optimizer(load, results),
-            "step": self._counts(results, load),
+            "optimizer state": (
+                library or self._restores_optimizer(load, results),
+                'optimizer.load_state_dict(checkpoint["optimizer"])',
+            ),
+            "step": (self._counts(results, load), 'start = checkpoint["step"]'),
         }
-        lacking = " and no ".join(name for name, found in seen.items() if not found)
-        return f"{self._program.where(load.call)} loads weights; found no {lacking}"
+        lacking = {name: write for name, (found, write) in seen.items() if not found}
+        where, add = self._program.where(load.call), " and ".join(lacking.values())
+        found = f"{where} loads weights; found no {' and no '.join(lacking)}"
+        return f"{found}. Save it too, and add {add}"
 
     def _results(self, load: Load) -> frozenset[str]:
         """Return the names that hold what was loaded."""
