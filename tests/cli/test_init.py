@@ -236,6 +236,16 @@ def test_wrong_usage_is_one_sentence_and_2(
     assert without_file(project.folder) == before
 
 
+def test_a_path_outside_the_folder_is_asked_about(project: Project, tmp_path: Path) -> None:
+    out = str(tmp_path / "out")
+
+    ended = project.say("init", "--", sys.executable, "-c", "print('ran')", f"out.path={out}")
+
+    assert ended.code == 2
+    assert f"not protected, because outside this folder: {out}." in " ".join(ended.err.split())
+    assert left(project) == []
+
+
 def test_a_folder_that_cannot_be_written_is_refused_before_anything_runs(project: Project) -> None:
     if os.geteuid() == 0:  # whom no mode stops
         project.program = ("unshare", "-m", "sh", "-c", READ_ONLY, *project.program)

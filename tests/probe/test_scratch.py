@@ -285,6 +285,72 @@ def test_paths_outside_that_may_be_written_to_are_found(tmp_path: Path) -> None:
     assert outside(command, project) == (out, f"{tmp_path}/log", "../data")
 
 
+@pytest.mark.parametrize(
+    "word",
+    [
+        *(
+            "out.path={}",
+            "+hydra.run.dir={}",
+            "-o{}",
+            "--paths=a:{}",
+            "--data=x,{}",
+            "--x=s3://b,{}",
+        ),
+        *(
+            "file://{}",
+            "sqlite:///{}",
+            "@{}",
+            "[{}]",
+            "local:{}",
+            '{{"out": "{}"}}',
+            "cp('m', '{}')",
+        ),
+        *("--data={inside}/a,{}", "echo 1 >{}", "-I../out", "-x~/out", "a:../out", "a=b/../../out"),
+        *("--data=https://host/set,{}", "hf:user/set:{}", "make -C {}"),
+    ],
+)
+def test_a_path_outside_is_found_wherever_it_begins_in_an_argument(
+    word: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project, out = tmp_path / "my project", tmp_path / "out"
+    project.mkdir()
+    monkeypatch.setenv("HOME", str(tmp_path))
+
+    found = outside(("python3", word.format(out, inside=project)), project)
+
+    assert [os.path.realpath(project / os.path.expanduser(path)) for path in found] == [str(out)]  # noqa: PTH111
+
+
+@pytest.mark.parametrize(
+    "word",
+    [
+        *(
+            "--lr=1/3",
+            "a/b",
+            "--fmt=%d/%m",
+            "--fmt=%s{}",
+            "2026/11/20",
+            "--x=/",
+            "--sep=a,/",
+            "1 // 2",
+        ),
+        *("http://host{}", "s3://bucket{}", "--data=hf://user{},gs://b/c", "git+https://h:80{}"),
+        *("{{run}}{}", "$RUN{}", "*{}", "--re=a,/no-such-place/", "--range=1..10", "C:/x", "..."),
+        *(
+            "{inside}/new,more",
+            "--data={inside}/a b,{inside}/c",
+            "a:{inside}/c",
+            "read,{}/train.py",
+        ),
+    ],
+)
+def test_what_only_looks_like_a_path_outside_is_not_asked_about(word: str, tmp_path: Path) -> None:
+    project = tmp_path / "my project"
+    project.mkdir()
+
+    assert outside(("python3", word.format(tmp_path, inside=project)), project) == ()
+
+
 CHANGES: list[Callable[[Path], object]] = [
     lambda folder: (folder / "new").touch(),
     lambda folder: (folder / "code.py").unlink(),

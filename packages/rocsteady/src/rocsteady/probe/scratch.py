@@ -44,6 +44,10 @@ COPIED_AT_ONCE = 256 << 20  # bytes that are rather copied than done without ren
 CODE = {".py", ".sh", ".yaml", ".yml", ".toml", ".ini", ".cfg"}  # read, not written
 SEARCHED = CODE | {".json"}  # for absolute paths
 MAX_SEARCHED = 1 << 20  # bytes of a file; larger ones hold data
+_OPTION = re.compile(r"^(?:-[A-Za-z]+(?=[/~.])|[^/~=]*=)")  # before its value: --out=, -o
+# What may be a path in a word, and an address, which is none.
+_PART = r"""(?x)(?<![^\s=:,;@|&<>"'`(\[{])(?:[A-Za-z][\w+.-]*://[^/\s=:,;@|&<>"'`()\[\]{}]+
+|(?:-[A-Za-z]+(?=[/~.]))?(?P<path>(?:PROJECT(?=/))?[^\s=:,;@|&<>"'`()\[\]{}]+))"""
 OF_THE_KERNEL = tuple(Path(f"/{name}") for name in ("dev", "proc", "sys"))
 
 
@@ -193,15 +197,7 @@ def _bind(project: Path, copy: Path, environments: Iterable[str]) -> tuple[str, 
 
 def outside(command: Sequence[str], project: Path) -> tuple[str, ...]:
     """Return the paths that a command names and the script may write to, outside its folder."""
-    found = []
-    for word in command[1:]:
-        path = _path_in(word)
-        if path is None:
-            continue
-        place = Path(real_path(project / path))
-        if not place.is_relative_to(real_path(project)) and _may_write(place):
-            found.append(path)
-    return tuple(dict.fromkeys(found))
+    return tuple(dict.fromkeys(path for word in command[1:] for path in _away(word, project)))
 
 
 def remove(root: Path) -> None:
@@ -211,11 +207,25 @@ def remove(root: Path) -> None:
     shutil.rmtree(root)
 
 
-def _path_in(word: str) -> str | None:
-    """Return the path in a word that leads somewhere else than down from here, if there is one."""
-    text = word.partition("=")[2] if word.startswith("-") and "=" in word else word
-    path = os.path.expanduser(text) if text.startswith("~") else text  # noqa: PTH111 - keeps a "/" at the end
-    return path if Path(path).is_absolute() or ".." in Path(path).parts else None
+def _away(word: str, project: Path) -> Iterator[str]:
+    """Find the value of a word, or else parts of it, that lead away from the folder."""
+    value = os.path.expanduser(_OPTION.sub("", word))  # noqa: PTH111 - keeps a "/" at the end
+    if _is_away(value, project):
+        yield value
+    elif not os.path.exists(project / value):  # noqa: PTH110 - no if it is too long for a name
+        for part in re.finditer(_PART.replace("PROJECT", re.escape(str(project))), value):
+            path = os.path.expanduser(part["path"] or "")  # noqa: PTH111 - as above
+            there = path[:1] != "/" or os.path.exists(Path(*Path(path).parts[:2]))  # noqa: PTH110 - as above
+            if there and _is_away(path, project):
+                yield path
+
+
+def _is_away(path: str, project: Path) -> bool:
+    place = Path(real_path(project / path))
+    leads = path.startswith("/") and path.strip("/")
+    if not (leads or ".." in Path(path).parts) or place.is_relative_to(real_path(project)):
+        return False
+    return _may_write(place)
 
 
 def _may_write(place: Path) -> bool:
