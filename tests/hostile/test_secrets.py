@@ -214,7 +214,13 @@ def test_a_variable_whose_name_suggests_a_secret_has_its_value_hidden(name: str)
     assert (len(SHAPES), leaks) == (60, [])
 
 
-@pytest.mark.parametrize("write", [repr, json.dumps, quote, quote_plus, partial(quote, safe="")])
+def as_bytes(value: str) -> str:
+    return repr(value.encode())[1:]
+
+
+@pytest.mark.parametrize(
+    "write", [repr, as_bytes, json.dumps, quote, quote_plus, partial(quote, safe="")]
+)
 def test_a_secret_of_this_machine_is_hidden_as_programs_write_it(
     write: Callable[[str], str],
 ) -> None:

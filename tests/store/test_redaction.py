@@ -324,6 +324,7 @@ SECRETS = (
     "AuthenticationError: Incorrect API key provided: {}.",
     "ValueError: bad token provided {}",
     "passWord={}",
+    "\uff50\uff41\uff53\uff53\uff57\uff4f\uff52\uff44={}",
     "--PassPhrase {}",
     '{"passWord":"{}"}',
     "--otp {}",
@@ -382,6 +383,15 @@ NEEDED = (
     "the password is NotImplementedError('x') of getPass",
     "HF_TOKEN is set to /work/MyProject/DeepSpeed/token",
     "image_token: 12",
+    "('authorization', 'content-type'), ('cookie', 'host')",
+    "<th>password</th><th>host</th>",
+    "<key>layers</key>\n<integer>12</integer>",
+    "{'auth': {'scopes': ['read', 'write']}}",
+    "key FlashAttention2 of LlamaForCausalLM, forward pass of ResNet50Backbone",
+    "dispatch key Float8E4M3FNUZ, SM100OrLater, a8d6af511a69 and 0x3F800000A1 as key of the pass",
+    "commit a8d6af511a69687bbb2b7e88a3cf67917e1697e1: the password is asked for",
+    "Qwen2ForCausalLM as token classifier, Token('LayerNorm1'), Session('run-17')",
+    "    user  password\n0  alice  required",
 )  # fmt: skip
 
 
@@ -398,6 +408,55 @@ def test_the_value_is_hidden_and_its_name_stays(text: str) -> None:
             assert [name in told for name in ("HF_TOKEN", "DB_PASSWORD", "db.password")] == [
                 name in text for name in ("HF_TOKEN", "DB_PASSWORD", "db.password")
             ]
+
+
+# Short ones: ten letters and digits are no word.
+SHORT = (
+    "headers=[('host', 'h'), ('authorization', 'Token {}')]",
+    "[(b'authorization', b'Token {}'), (b'cookie', b'a=b; c={}')]",
+    "[['Authorization', 'Bot {}']]",
+    "<property>\n  <name>fs.s3a.secret.key</name>\n  <value>{}</value>\n</property>",
+    "<key>password</key>\n\t<string>{}</string>",
+    "<dt>API key</dt><dd>{}</dd>",
+    "{'auth': {'basic': ['app', '{}']}}",
+    "{'auth': {'basic': ['app',\n                    '{}']}}",
+    "    user    password\n0  alice  {}\n1    bob  zzz",
+    "+-------+------------+\n| user  | password   |\n+-------+------------+\n| alice | {} |\n+--+",
+    " user  | password   \n-------+------------\n alice | {}\n",
+    "\u2502 id \u2502 password \u2502\n\u251c\u2500\u253c\u2500\u2524\n\u2502 1 \u2502 {} \u2502",
+    '<input value="{}" type="hidden" name="password">',
+    'The session cookie has the value "{}".',
+    "the session cookie has the value {}",
+    "got {} as password",
+    'used "{}" as the password of the table',
+    'HTTPBasicAuth("app", "{}")',
+    'Token("{}")',
+)
+
+
+@pytest.mark.parametrize("text", SHORT)
+def test_a_short_value_near_its_name_is_hidden_if_it_looks_drawn(text: str) -> None:
+    for value in ("Vq2Lz7xPd3", "Wk8Tz3mQv5", "fK6kYc5vXk"):
+        told = hide_secrets(f"step 1 loss 0.5\n{text.replace('{}', value)}\nloaded 3 files")
+
+        assert value not in told
+        assert told.startswith("step 1 loss 0.5\n")
+        assert told.endswith("\nloaded 3 files")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "| user | password |\n+------+---------+\n| bob | {} |\n+------+---------+\n| eve | {} |",
+        '<input value="{}" type="hidden" name="password">',
+        "<key>password</key>\n<string>{}</string>",
+        "<name>fs.s3a.secret.key</name>\n<value>{}</value>",
+        "[('authorization', 'Token {}')]",
+        "{'auth': {'basic': ['app', '{}']}}",
+    ],
+)
+def test_a_word_that_can_only_be_the_value_of_a_name_is_hidden(text: str) -> None:
+    assert "ordinary" not in hide_secrets(text.replace("{}", "ordinary"))
 
 
 @pytest.mark.parametrize("text", NEEDED)
@@ -422,6 +481,10 @@ def test_what_is_no_secret_stays(text: str) -> None:
         "-----BEGIN A KEY-----\n",
         "| password |",
         "user,password\n",
+        "| user | password |\n+---+---+\n",
+        '<input value="x" id="y" name="password">',
+        "<name>my.password</name>\n<value>",
+        "Vq2Lz7xPd3 as password",
         "password is aB!",
         """password='a'"'"'""",
         "my_token=<Ab-Ab_ ",

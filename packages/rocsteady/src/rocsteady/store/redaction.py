@@ -240,7 +240,9 @@ def _turns(word: str) -> int:
 
 StandIn = Callable[[Kind, str], str]
 
+_WIDE = {ord(mark) + 0xFEE0: mark for mark in (*string.ascii_letters, *string.digits, *"_-")}
 _LOWER = {ord(mark): mark.lower() for mark in string.ascii_uppercase}  # no length changes
+_LOWER |= {wide: mark.lower() for wide, mark in _WIDE.items()}
 _NAME = re.compile(
     r"(?:pass|pwd|pw|token|secret|key|sig|auth|cred|cookie|bearer|hmac|dsn|sas|pat|psk|otp|jwt|sess"
     r"|webhook|user|login|logname|host|node|addr|endpoint|fqdn|serial|unique|s/n|hive)"
@@ -305,7 +307,7 @@ def _spans(text: str) -> Iterator[tuple[int, int, Kind]]:
 def _name(text: str, found: re.Match[str]) -> _Name | None:
     start, end = found.start(), found.end("rest")
     start -= len(re.split(r"[^\w.-]", text[max(0, start - _LONGEST_NAME) : start])[-1])
-    name, second = text[start:end], found["second"] or ""
+    name, second = text[start:end].translate(_WIDE), found["second"] or ""
     kind = kind_of(name + second)
     if kind is None and name.endswith(("s", "S")):
         kind = kind_of(name[:-1])
@@ -313,7 +315,7 @@ def _name(text: str, found: re.Match[str]) -> _Name | None:
     if kind is None and text[end : end + 1] == "]":  # the table of TOML [auth.x]
         parts = (part.removesuffix("s") for part in name.split("."))
         kind = next((k for part in parts if (k := kind_of(f"{part}_value"))), None)
-    if kind is Kind.LIKELY and name.lower() in ("key", "token"):
+    if kind is Kind.LIKELY and name.lower() in ("key", "token", "cookie"):
         before = _TWO_WORDS.search(text, max(0, start - _LONGEST_NAME), start)
         kind = (kind_of(f"{before[1]}_{name}") or kind) if before else kind
     return _Name(kind, name, start, end + len(second)) if kind else None
@@ -333,7 +335,7 @@ def _joined(text: str, name: _Name) -> int:
     if secret and (found := _join("surely").match(text, end)):
         return found.end()
     call = secret and text[max(0, start - 3) : start - 1].rstrip("b").endswith("(")
-    if (call or option) and (found := _join("listed").match(text, end)):
+    if found := _join("listed" if call or option else "headed").match(text, end):
         return found.end()
     if found := _join("space").match(text, end):
         before = _join("sets").search(text, max(0, start - 16), start)
@@ -417,17 +419,22 @@ class _Near:
         if secret and is_header and name.start not in self._rows:
             yield from self._column(_cells(before), _cells(lines[0]), at + len(lines[0]) + 1)
         until, close = self._until[name.kind], name.end + _NEAR
+        far = name.start - (_FAR if label else _NEAR)
+        begin = max(far, 0 if label else text.rfind("\n", max(far, 0), name.start) + 1)
         for number, line in enumerate(lines if secret or is_header else lines[:1]):
             least, digits = (12, 1) if secret or number else (16, 3)
-            begin = max(0, name.start - _FAR) if label and not number else at
             for word in _join("word").finditer(text, begin, at + min(len(line), _FAR)):
                 first, plain = word.start(), word[0].rstrip(_ENDS)
                 is_close = word[0] == line.strip() if number else name.end <= first < close
-                if (first >= until and is_random(plain, least=least, digits=digits)) or (
-                    secret and is_close and is_password(plain)
+                given = first >= until and (label or first >= at)
+                short = (number or far < first < close) and _form("short").match(plain)
+                if (
+                    (short and (secret or not _form("said").search(plain)))
+                    or (given and is_random(plain, least=least, digits=digits))
+                    or (secret and is_close and is_password(plain))
                 ):
                     yield word.span()
-            at += len(line) + 1
+            at = begin = at + len(line) + 1
         self._until[name.kind] = at
 
     def _column(
@@ -437,10 +444,10 @@ class _Near:
         index, count, begins = len(before) - 1, len(before) + len(after) - 1, at
         alone = count > 1 and not (before[-1] + after[0]).strip()
         for line in self._text[at : at + _ROWS * _FAR].split("\n") if alone else ():
-            cells = _cells(line)
-            if len(cells) != count:
+            cells, is_rule = _cells(line), line.strip() and not any(map(str.isalnum, line))
+            if len(cells) != count and not is_rule:
                 break
-            plain = cells[index].strip(" \"'\r")
+            plain = "" if is_rule else cells[index].strip(" \"'\r")
             if not (set(plain) <= _RULE or harmless(Kind.SECRET, "", plain)):
                 first = at + len("".join(cells[:index])) + index + cells[index].index(plain)
                 yield first, first + len(plain)
@@ -689,13 +696,13 @@ def _stand_in(home: str) -> str:
 
 
 def _spellings(secret: str) -> set[str]:
-    """Return a secret as it is, and as Python, JSON and addresses write it."""
+    """Return a secret as it is, and as Python (its bytes too), JSON and addresses write it."""
     texts = {
         repr(secret)[1:-1],
         *(json.dumps(secret, ensure_ascii=each)[1:-1] for each in (True, False)),
     }
     raw = secret.encode(errors="surrogateescape")
-    return {secret, *texts, quote(raw), quote(raw, safe=""), quote_plus(raw)}
+    return {secret, *texts, repr(raw)[2:-1], quote(raw), quote(raw, safe=""), quote_plus(raw)}
 
 
 def _spelling(name: str) -> str:
