@@ -192,7 +192,7 @@ SLOW_CPU = {"recorded": True, "hours": {"cpu": 250}, "steps": 1_500_000, "budget
 
 @pytest.mark.parametrize(
     ("name", "days"),
-    [("cpu-wheel", 5), ("rx9070xt-windows", 14), ("wsl2-bridge", 7)],
+    [("cpu-wheel", 5), ("rx9070xt-windows", 14), ("kfd-denied", 7)],
 )
 def test_a_link_begins_after_the_one_before_it_and_leaves_time_for_the_next(
     name: str, days: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
