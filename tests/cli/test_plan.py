@@ -117,6 +117,7 @@ def test_a_plan_that_does_not_replace_a_measured_one_says_so(cli: Rocsteady) -> 
 
     assert "not kept" not in first.out
     assert "This plan is not kept, as nothing was tried: run --plan," in second.out
+    assert "plan --export" not in second.out + cli(*untried[:2], "--json", *untried[2:]).out
     assert kept.read_text() == measured
 
 
@@ -547,3 +548,19 @@ def test_a_file_says_which_option_it_is_for_and_what_speaks_against_it(cli: Rocs
     assert f" for {what} the budget of $20.\n" in ended.out
     (task,) = cli.folder.glob("*.yaml")
     assert f"For {what}" in " ".join(task.read_text().replace("\n# ", " ").split())
+
+
+def test_a_plan_whose_trial_failed_is_kept(cli: Rocsteady) -> None:
+    inner = type(cli)(cli.folder / "project")
+    inner.folder.mkdir()
+    inner.environment = cli.environment
+    (inner.folder / "train.py").write_text("raise ValueError('no')\n")
+    inner("plan", "--no-trials", "--yes", "--", "python3", "train.py")
+    (kept,) = cli.folder.rglob("plan.json")
+    kept.write_text(kept.read_text().replace('"trials":0', '"trials":1'))
+
+    ended = inner("plan", "--yes", "--", "python3", "train.py")
+
+    assert "trial failed with" in ended.out
+    assert "not kept" not in ended.out
+    assert "trial failed with" in kept.read_text()

@@ -55,6 +55,7 @@ KNOWN: dict[str, tuple[str, tuple[Scalar, ...]]] = {
     "gpu.withheld": ("withheld", (1,)),
     "gpu.undescribed": ("old-kernel", (2,)),
     "gpu.visible.count": ("mi300x-8", (4,)),
+    "gpu.visible.discrete": ("mi300x-8", (4,)),
     "gpu.extras": ("rx7900xtx-rx6700xt", ("device-gfx1100,device-gfx1031",)),
     "gpu.not_offered": ("driver-not-loaded", ("0000:03:00.0",)),
     "gpu.not_offered.gfx": ("rx7900xtx-old-card", ("gfx803",)),

@@ -97,6 +97,15 @@ def test_two_that_contradict_each_other_are_both_named(recorded: Recorded) -> No
         assert found.reasons[0].rule == "visible-devices-conflict"
 
 
+@pytest.mark.parametrize("name", ["ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES"])
+def test_a_mask_that_leaves_the_integrated_gpu_is_named(recorded: Recorded, name: str) -> None:
+    card = verdict(recorded, "rx6900xt-igpu", name, **{name: "0"})
+    integrated = verdict(recorded, "rx6900xt-igpu", name, **{name: "1"})
+
+    assert integrated.reasons[0].rule == "mask-leaves-integrated"
+    assert "mask-leaves-integrated" not in [reason.rule for reason in card.reasons]
+
+
 def test_two_debugging_switches_are_each_judged(recorded: Recorded) -> None:
     both = {"AMD_SERIALIZE_KERNEL": "3", "HIP_LAUNCH_BLOCKING": "1"}
 

@@ -103,7 +103,9 @@ def test_another_wheel_is_named_or_ruled_out() -> None:
 
 
 def test_from_a_cpu_the_pace_lies_between_here_and_no_compute_at_all() -> None:
-    measured = Measured(pace=pace(1.0, data=0.25, compute=0.5, backward=0.25), on_gpu=False)
+    card = CardSpeed(name="a", memory=8, sources=("x",))
+    slowed = pace(1.0, data=0.25, compute=0.5, backward=0.25)
+    measured = Measured(pace=slowed, on_gpu=False, card=card)
 
     found = row(OPTIONS["wsl2"], measured).pace
 
@@ -231,7 +233,7 @@ def test_a_recorded_card_without_figures_has_no_pace_and_it_says_so() -> None:
 
     assert on_recorded(measured) == (
         None,
-        ("no figures for both cards are known, so the pace cannot be scaled",),
+        ("speed not known: rocsteady has no peak figures of the GPU to scale by",),
     )
 
 
@@ -253,3 +255,80 @@ def test_the_price_of_hours_and_one_that_is_old() -> None:
     assert cheapest.price.old
     assert later.price is not None
     assert not later.price.old
+
+
+def on_cpu(target: str | None, *, cores: int = 2, target_cores: int = 16) -> Measured:
+    return Measured(
+        pace=pace(1.0, data=0.05, compute=0.95),
+        on_gpu=False,
+        cores=cores,
+        recorded=True,
+        target=load_speeds()[target] if target else None,
+        target_cores=target_cores,
+    )
+
+
+def test_the_gpu_of_a_recorded_machine_is_as_fast_whatever_processors_it_has() -> None:
+    found = [on_recorded(on_cpu("Radeon RX 7900 XTX", target_cores=n))[0] for n in (2, 16, 64, 256)]
+
+    assert found[0] is not None
+    assert found == [found[0]] * 4
+
+
+@pytest.mark.parametrize("cores", [2, 16, 64])
+def test_a_rented_gpu_and_an_own_one_are_scaled_by_one_rule(cores: int) -> None:
+    """A faster card by its figures is never slower, whoever owns it."""
+    xtx = on_cpu("Radeon RX 7900 XTX", cores=cores)
+    rented = {it.title: it.pace for it in cloud_rows(OPTIONS[CLOUD], xtx, TODAY)}
+    faster = next(found for title, found in rented.items() if title.startswith("cloud, RTX 5090"))
+    own, _ = on_recorded(xtx)
+
+    assert own is not None
+    assert faster is not None
+    assert own == row(OPTIONS["wsl2"], xtx).pace
+    assert faster.rate > own.rate
+    assert faster.high >= own.high
+
+
+def test_from_a_cpu_a_gpu_without_figures_has_no_speed() -> None:
+    none, told = on_recorded(on_cpu(None))
+
+    assert none is None
+    assert told == ("speed not known: rocsteady has no peak figures of the GPU to scale by",)
+    assert row(OPTIONS["wsl2"], on_cpu(None)).pace is None
+
+
+@pytest.mark.parametrize(
+    ("name", "card"),
+    [
+        ("rx9070xt-windows", "Radeon RX 9070 XT"),
+        ("windows-rocm-10", "Radeon RX 9070 XT"),
+        ("radeon-780m", None),
+        ("strix-halo", None),
+        ("wsl2", None),
+        ("mi300x-cpx", None),
+    ],
+)
+def test_which_recorded_gpus_have_figures(
+    recorded: Recorded, knowledge: Knowledge, name: str, card: str | None
+) -> None:
+    found = facts_of(recorded.machine(name), knowledge).card
+
+    assert (found and found.name) == card
+
+
+def test_a_torchrun_rents_a_card_for_each_of_its_ranks() -> None:
+    ranks = ("torchrun", "--nproc-per-node", "2", "train.py")
+    plain = {it.id: it for it in cloud_rows(OPTIONS[CLOUD], None, TODAY)}
+
+    rows = list(cloud_rows(OPTIONS[CLOUD], None, TODAY, command=ranks))
+
+    assert rows
+    for each in rows:
+        one = plain[each.id.partition("+")[0]].price
+        assert each.strategy.gpus == (0, 1)
+        assert " 2 x " in each.title
+        assert each.price is not None
+        assert one is not None
+        assert each.price.dollars == pytest.approx(2 * one.dollars)
+        assert not each.changes

@@ -45,6 +45,7 @@ DERIVED = {
     "gfx1010": "rx5700xt-override",
     "rx5700xt": "rx5700xt-override",
     "rx580": "rx7900xtx-old-card",
+    "igpu-mask": "rx6900xt-igpu",
 }
 
 
@@ -55,6 +56,8 @@ def recording(name: str) -> RecordedRoot:
     content = json.loads(text)
     if name in ("gfx1010", "rx5700xt"):
         del content["environment"]["HSA_OVERRIDE_GFX_VERSION"]
+    if name == "igpu-mask":
+        content["environment"]["HIP_VISIBLE_DEVICES"] = "1"
     if name == "rx580":  # without the other card
         gone = ("0000:01:00.0", "topology/nodes/1", "renderD128")
         files = content["files"].items()
@@ -189,7 +192,7 @@ SLOW_CPU = {"recorded": True, "hours": {"cpu": 250}, "steps": 1_500_000, "budget
 
 @pytest.mark.parametrize(
     ("name", "days"),
-    [("cpu-wheel", 5), ("rx9070xt-windows", 14), ("wsl2-bridge", 7)],
+    [("cpu-wheel", 5), ("rx9070xt-windows", 14), ("kfd-denied", 7)],
 )
 def test_a_link_begins_after_the_one_before_it_and_leaves_time_for_the_next(
     name: str, days: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -244,3 +247,31 @@ def test_the_doctors_steps_are_a_row(
     fixed = next(it for it in made.options if it.id == "gpu+fix")
     assert fixed.steps == tuple(steps_in_order(found))
     assert "gpu+clean" not in [it.id for it in made.options]
+
+
+def test_a_script_that_failed_on_this_cpu_for_want_of_a_gpu_fails_on_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.setattr(machine, "DiskRoot", lambda **_: recording("no-amd-gpu"))
+    job = parse_job(JOB.format(STEPS))
+    here, _ = examine(recording("no-amd-gpu"), KNOWN.variables)
+    result = failed("torch-without-gpu-support")
+    planner = Planner(
+        job,
+        facts_of(here, KNOWN),
+        Goal(left=STEPS),
+        lambda *_: (result,),
+        today=date(2026, 11, 18),
+        say=lambda _: None,
+    )
+    planner.work()
+    made = make_plan(job, tmp_path, facts_of(here, KNOWN), Goal(left=STEPS), planner)
+    saved_plan.save_plan(made, tmp_path)
+
+    there = recorded_plan(job, tmp_path, recording("rx7900xtx"), "x", Goal(left=STEPS))
+
+    assert "cpu" not in [each.id for each in there.options]
+    cpu = next(each for each in there.ruled_out if each.id == "cpu")
+    assert "torch-without-gpu-support" in cpu.rests_on[0]
+    assert "gpu" in [each.id for each in there.options]

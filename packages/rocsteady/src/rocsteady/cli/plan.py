@@ -296,9 +296,11 @@ def as_allowed(plan: Plan) -> Plan:
 
 def _kept(plan: Plan, folder: Path) -> Plan:
     """Keep the plan for ``run --plan``, and the trials of the last; if that fails, it says so."""
-    tried = any(option.basis is Basis.TRIAL for option in plan.options)
+    rows = (*plan.options, *plan.ruled_out)
+    tried = any(option.basis is Basis.TRIAL or option.kinds for option in rows)
     if not tried and saved_plan.has_trials(folder):
-        return replace(plan, warnings=(*plan.warnings, NOT_KEPT))
+        options = tuple(replace(option, do="") for option in plan.options)  # it is of the last one
+        return replace(plan, options=options, warnings=(*plan.warnings, NOT_KEPT))
     why = saved_plan.save_plan(plan, folder)
     return replace(plan, warnings=(*plan.warnings, why)) if why else plan
 

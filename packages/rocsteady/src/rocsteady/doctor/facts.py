@@ -54,6 +54,7 @@ FACTS: Mapping[str, str] = {
     "gpu.withheld": "GPUs in the machine that we may not read",
     "gpu.undescribed": "GPUs whose driver does not say what they are",
     "gpu.visible.count": "GPUs that the variables leave; each partition counts",
+    "gpu.visible.discrete": "how many of these are not integrated",
     "gpu.extras": "extras of AMD's wheels for the GPUs one would train on, where one works",
     "gpu.not_offered": "AMD GPUs on the PCI bus that the compute driver does not offer",
     "gpu.not_offered.gfx": "what these are known for, where they are",
@@ -238,6 +239,7 @@ def _gpus(facts: Facts, machine: Machine, knowledge: Knowledge) -> None:
     places = (str(place) for place, gpu in enumerate(survey.gpus) if not gpu.integrated)
     facts.know("gpu.discrete.indices", [",".join(places) or None])
     facts.know("gpu.visible.count", [len(visible(machine))])
+    facts.know("gpu.visible.discrete", [sum(not gpu.integrated for gpu in visible(machine))])
     wanted = dict.fromkeys(gfx_of(gpu, knowledge) for gpu in trainable(machine))
     newest = knowledge.indexes[:1]
     built = {gfx for index in newest for gfx in {*index.arches} - {*index.avoid}}

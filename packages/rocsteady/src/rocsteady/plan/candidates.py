@@ -25,7 +25,7 @@ FEW_VARIABLES = 2  # variables that are named in a title
 FIX_MINUTES = (15.0, 60.0)  # for commands of the doctor; our guess
 ON_CPU = Strategy(device="cpu")
 DRIVER = "amdgpu"
-WORKERS = "more-workers"  # a variant
+WORKERS, SMALLER_BATCH = "loader-workers", "smaller-batch"  # variants
 OF_WORKERS = re.compile(r"^--(?:\w+[_-])*workers$")
 PRECISION = re.compile(r"^--?[\w.-]*(?:precision|dtype)$")
 BFLOAT16 = {
@@ -158,25 +158,27 @@ def in_bfloat16(command: Sequence[str], switches: Sequence[str]) -> dict[str, Va
 def more_workers(command: Sequence[str], wanted: int) -> dict[str, Variant]:
     """Return a variant with loader processes, where the script has an option for their number."""
     option = next((word for word in command if OF_WORKERS.search(word)), "")
-    return {WORKERS: Variant(arguments=(option, str(wanted)))} if option else {}
+    return {f"{WORKERS}-{wanted}": Variant(arguments=(option, str(wanted)))} if option else {}
 
 
 def smaller_batch(command: Sequence[str]) -> dict[str, Variant]:
     """Return a variant with half of the batch, where the command says how large it is.
 
     Where the command also says over how many batches gradients are added up, that is doubled, so
-    that the numbers are about those of the whole batch.
+    that the numbers are about those of the whole batch. Else a step sees half of the samples.
     """
     found = memory_arguments(command, FailureKind.OOM_DEVICE)[:1]
     if not found or not re.search(r"batch|^-*bs?$", found[0][0], re.IGNORECASE):
         return {}
     changed = [(found[0][0], found[0][1] // 2)]
+    seen = "as many steps see half of the samples"
     if accumulation := accumulation_argument(command):
+        seen = "each step sees as many samples as before"
         changed.append((accumulation[0], accumulation[1] * 2))
     words = [(name, str(it)) if name.startswith("-") else (f"{name}={it}",) for name, it in changed]
     told = " ".join(word for each in words for word in each)
     arguments = tuple(word for each in words for word in each)
-    return {"smaller-batch": Variant(arguments=arguments, words=f"{told}, a smaller batch")}
+    return {SMALLER_BATCH: Variant(arguments=arguments, words=f"{told}: {seen}")}
 
 
 def _commands(strategy: Strategy, system: str) -> tuple[str, ...]:
@@ -212,6 +214,9 @@ def _against_gpu(strategy: Strategy, here: Circumstances) -> str:
             f"{FailureKind.MACHINE_WENT_DOWN}: these settings crashed the machine before;"
             " use --again to try them anyway"
         )
+    gpus = here.gpus_together if strategy.gpus is None else len(strategy.gpus)
+    if here.ranks > gpus:
+        return f"{here.ranks} ranks need as many GPUs; {gpus} here: --nproc-per-node {gpus}"
     hanging = [each for each in here.findings_with(strategy) if each.training_hung]
     for each in (*_blocking(strategy, here), *hanging):
         return f"{each.rule}: {each.summary}"

@@ -17,6 +17,7 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from rocsteady.model import Risk
+from rocsteady.plan import ranking
 from rocsteady.plan.decision import by_hand
 from rocsteady.plan.pace import NEVER_ENDS
 from rocsteady.plan.ranking import A_CHANCE, GETS_THERE, SURE_CHANCE, in_time, is_rented, too_dear
@@ -31,7 +32,7 @@ LEAST_FAILURES, OFTENER = 2, 3.0  # failures that end a try: so many times as ma
 QUANTILES = (0.1, 0.3, 0.5, 0.7, 0.9)  # of a forecast, equally likely
 LINKS = 3  # in a chain, at most
 CONSIDERED = 4  # options
-UNLIKELY = 0.5  # times the best chance of what costs nothing
+UNLIKELY = 0.5  # times the best chance of what costs nothing; a chance with which nothing leads
 NO_END = Finish(seconds=NEVER_ENDS, early=NEVER_ENDS, late=NEVER_ENDS, in_time=0.0)
 FREE, ALIKE = 0.05, 0.03  # of a chance, that is given up for not paying, and for a sooner end
 
@@ -71,6 +72,9 @@ def leader(options: Sequence[Option], goals: Goals) -> Option:
     there is time to rent afterwards, it is not. Of chances that are alike the sooner end counts.
     """
     first = options[0]
+    unknown = ranking.untold(options)
+    if unknown and _costs_no_chance(unknown, options, goals):
+        return unknown
     if goals.due is None or (in_time(first) and runs_here(first)):
         return first
     free = [it.finish.in_time or 0.0 for it in options if it.finish and not is_rented(it)]
@@ -89,7 +93,22 @@ def leader(options: Sequence[Option], goals: Goals) -> Option:
         least = chance + (FREE if is_rented(option) and not is_rented(best) else ALIKE)
         if (end.in_time or 0.0) > least:
             best, chance = option, end.in_time or 0.0
-    return best
+    poor = best.finish is not None and (best.finish.in_time or 0.0) < UNLIKELY
+    return unknown if unknown and poor and not is_rented(best) else best
+
+
+def _costs_no_chance(unknown: Option, options: Sequence[Option], goals: Goals) -> bool:
+    """Whether what is likeliest would still be on time after a try of something else."""
+    rents = ranking.may_rent(options, goals.budget)
+    allowed = [it for it in options if rents or not is_rented(it)]
+    ends = (it.finish for it in allowed if it.finish and not too_dear(it, goals.budget))
+    best = max(ends, key=lambda it: it.in_time or 0.0, default=NO_END)
+    seconds, chance = by_hand(unknown) + LONGEST_TRY, best.in_time or 0.0
+    if goals.due is None:
+        return seconds < best.seconds
+    if chance >= ranking.LIKELY_CHANCE and not rents:
+        return False
+    return chance < A_CHANCE or best.late + seconds <= goals.due
 
 
 def _best_end(option: Option, options: Sequence[Option], goals: Goals) -> Finish:

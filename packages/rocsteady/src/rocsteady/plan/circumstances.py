@@ -13,11 +13,12 @@ from msgspec.structs import replace
 from rocsteady.doctor.diagnosis import diagnose, doctors_knowledge
 from rocsteady.doctor.facts import gather, visible_to_a_run
 from rocsteady.doctor.knowledge.failures import load_failures
-from rocsteady.doctor.knowledge.gpu_names import gfx_of
+from rocsteady.doctor.knowledge.gpu_names import card_name, gfx_of
 from rocsteady.doctor.knowledge.gpu_rental import CardSpeed, load_speeds, speed_of
 from rocsteady.doctor.knowledge.harmful_variables import Harmful, harmful_variables
 from rocsteady.doctor.knowledge.reader import Knowledge
 from rocsteady.doctor.knowledge.values import Severity
+from rocsteady.doctor.machine.gpus import Gpu
 from rocsteady.doctor.machine.machine import Machine, examined, software_of
 from rocsteady.doctor.machine.system import SetVariable
 from rocsteady.doctor.training_gpus import (
@@ -70,6 +71,7 @@ class Circumstances(Value, frozen=True, kw_only=True):
     harmful: tuple[Harmful, ...] = ()  # variables that are set and known to harm
     fixes: dict[str, str | None] = msgspec.field(default_factory=dict)
     # variables that the doctor's fixes set or, None, unset
+    ranks: int = 0  # that the command starts on a recorded machine; here a trial tells if they fit
     best_gpu: int = 0  # by its number, of those that a run would see
     machine: Machine | None = None  # None: only its findings are known
     histories: tuple[tuple[Strategy, FailureHistory], ...] = ()  # a strategy occurs once
@@ -303,8 +305,11 @@ def _under_way_when_it_went_down(
 
 def card_of(machine: Machine) -> CardSpeed | None:
     cards = load_speeds().values()
-    known = (speed_of(cards, gpu.device, gpu.compute_units) for gpu in machine.gpus.gpus)
-    return next(filter(None, known), None)
+    for gpu in machine.gpus.gpus or machine.gpus.not_offered:
+        units = gpu.compute_units if isinstance(gpu, Gpu) else None
+        if card := speed_of(cards, gpu.device, units, card_name(gpu, doctors_knowledge())):
+            return card
+    return None
 
 
 def cores_here() -> int:

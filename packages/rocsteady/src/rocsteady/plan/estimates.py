@@ -4,8 +4,8 @@ The pace is scaled from what was measured here. What is not compute stays as it 
 faster by the ratio of the cards' peak figures, the smallest and the largest of them. A card without
 figures has a speed that is not known. From a CPU the ratio is between a tenth of that of the memory
 bandwidths and that of the FLOP/s, and a step on a GPU takes at least as long as starting its
-kernels does: a small model may be slower there. A GPU of a recorded machine is scaled from the CPU
-of that machine.
+kernels does: a small model may be slower there. That is so for every GPU, of a recorded machine and
+a rented one: the CPU beside it does not count.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ from rocsteady.doctor.training_gpus import visible
 from rocsteady.model import Risk, Strategy, Value
 from rocsteady.plan.bottleneck import max_speedup, shares_of
 from rocsteady.plan.circumstances import Circumstances
+from rocsteady.plan.exports.export import ranks_per_host
 from rocsteady.plan.trials import COMPUTE
 from rocsteady.plan.values import Basis, Option, Pace, Price
 from rocsteady.run.engines.plain_command import LAUNCHERS
@@ -49,7 +50,7 @@ SHOWN_OFFERS = 2
 SEVERAL = 4  # cards of one rented machine; our guess of what can be had
 ON_ALL_GPUS = ("ddp", "manual-averaging")  # options that are faster with more of them
 NO_TRIAL = "no trial measured a speed to scale"
-NO_FIGURES = "no figures for both cards are known, so the pace cannot be scaled"
+NO_FIGURES = "speed not known: rocsteady has no peak figures of the GPU to scale by"
 LAUNCHED = ("ddp", "data-parallel")  # what a script already has that torchrun starts
 DISTRIBUTED = "the model is wrapped in DistributedDataParallel and the script started by torchrun"
 UNKNOWN_SETUP = 240.0  # minutes, where nobody says how long it takes; our guess
@@ -148,10 +149,11 @@ def cloud_rows(
 ) -> Iterator[Option]:
     """Make rows of each card that has more GB, as the offer that makes most of a dollar.
 
-    One row is of a single card, and one of several, for which most scripts must be changed.
+    One row is of a single card, and one of several, for which most scripts must be changed. A
+    torchrun has one, with a card for each rank.
     """
     cards, sources = load_speeds(), DataFolder().sources
-    found = []
+    ranks, found = ranks_per_host(tuple(command)) or 1, []
     for offer in load_offers():
         card = cards[offer.card]
         if card.memory > more_than:
@@ -179,16 +181,18 @@ def cloud_rows(
             rests_on=(*basis, *_setup_rests_on(option)),
             sources=(offer.source, *option.sources),
         )
-        yield single
-        if pace is not None:
-            together, guess = _on_several(pace, SEVERAL)
+        if ranks == 1:
+            yield single
+        if pace is not None or ranks > 1:
+            count = ranks if ranks > 1 else SEVERAL
+            together, guess = _on_several(pace, count) if pace else (None, "one card for each rank")
             yield replace(
                 single,
-                id=f"{single.id}+{SEVERAL}",
-                title=f"cloud, {SEVERAL} x {offer.card}, {offer.provider}",
-                strategy=Strategy(gpus=tuple(range(SEVERAL))),
+                id=f"{single.id}+{count}",
+                title=f"cloud, {count} x {offer.card}, {offer.provider}",
+                strategy=Strategy(gpus=tuple(range(count))),
                 pace=together,
-                price=replace(price, dollars=price.dollars * SEVERAL),
+                price=replace(price, dollars=price.dollars * count),
                 risk=Risk.MEDIUM,
                 rests_on=(guess, *single.rests_on),
                 changes="" if _is_launched(command) else f"script: {DISTRIBUTED}",
@@ -230,18 +234,11 @@ def _ruled_out(option: OtherOption, why: str) -> Option:
 
 def on_recorded(measured: Measured | None) -> tuple[Pace | None, tuple[str, ...]]:
     """Scale to the GPU of a recorded machine, by what was measured on this one."""
-    if measured is None:
-        return None, (NO_TRIAL,)
-    if not measured.on_gpu:
-        cpu, _ = recorded_cpu(measured)
-        assert cpu is not None  # noqa: S101 - it was measured on a CPU
-        there = replace(measured, pace=replace(cpu, slowed_by=measured.pace.slowed_by))
-        return _faster_than_cpu(replace(there, cores=measured.target_cores), measured.target)
-    if measured.target is None:
-        return None, (NO_FIGURES,)
-    pace, basis = _on(measured.target, measured)
+    pace, basis = _on(measured.target if measured else None, measured)
+    if measured is None or not measured.on_gpu or pace is None:
+        return pace, basis
     basis = (*basis, "give or take 30 % for another machine: rocsteady's guess")
-    return pace and replace(pace, low=pace.low / UNSURE, high=pace.high * UNSURE), basis
+    return replace(pace, low=pace.low / UNSURE, high=pace.high * UNSURE), basis
 
 
 def same_card(measured: Measured | None) -> tuple[Pace | None, tuple[str, ...]]:
@@ -249,15 +246,17 @@ def same_card(measured: Measured | None) -> tuple[Pace | None, tuple[str, ...]]:
     if measured is None or measured.recorded:
         return on_recorded(measured)
     if not measured.on_gpu:
-        return _faster_than_cpu(measured, measured.card)
+        return _on(measured.card, measured)
     low, high = measured.pace.low / UNSURE, measured.pace.high * UNSURE
     basis = "the pace measured on this GPU, give or take 30 %: rocsteady's guess"
     return _estimated(measured.pace, measured.pace.rate, low, high), (basis,)
 
 
-def _on(card: CardSpeed, measured: Measured | None) -> tuple[Pace | None, tuple[str, ...]]:
+def _on(card: CardSpeed | None, measured: Measured | None) -> tuple[Pace | None, tuple[str, ...]]:
     if measured is None:
         return None, (NO_TRIAL,)
+    if card is None:
+        return None, (NO_FIGURES,)
     if not measured.on_gpu:
         return _faster_than_cpu(measured, card)
     ratios = _ratios(measured.card, card) if measured.card else ()
@@ -285,7 +284,7 @@ def recorded_cpu(measured: Measured | None) -> tuple[Pace | None, tuple[str, ...
         return None, ("the trials were on a GPU, so the speed of a CPU is not known",)
     pace, cores = measured.pace, measured.target_cores
     known = cores * measured.cores
-    ratio = (min(cores, MOST_CORES) / min(measured.cores, MOST_CORES)) ** SCALING if known else 1.0
+    ratio = _speed_of_cpu(cores) / _speed_of_cpu(measured.cores) if known else 1.0
     off = OTHER_CPU if known else UNKNOWN_CPU
     all_used = _scaled(pace.rate, measured.share, ratio)
     low, high = min(pace.rate, all_used), max(pace.rate, all_used)
@@ -297,19 +296,16 @@ def recorded_cpu(measured: Measured | None) -> tuple[Pace | None, tuple[str, ...
     return _estimated(pace, math.sqrt(low * high), low / off, high * off), (basis,)
 
 
-def _speedups(card: CardSpeed | None, measured: Measured) -> tuple[float, float]:
-    """Return how many times as fast as the CPU a card computes, at least and at most."""
-    most = max_speedup(measured.pace.parameters)
-    least, figures = 1.0, card is not None and measured.cores
-    if figures and card is not None:
-        least = max(least, USED * (card.bandwidth or 0.0) / CPU_BANDWIDTH)
-        most = min(most, (card.fp32 or math.inf) / (CORE_TFLOPS * measured.cores))
-    return min(least, most), max(most, 1.0)
+def _speed_of_cpu(cores: int) -> float:
+    """Return how many times as fast as with one processor a training is, if it uses them all."""
+    return float(min(cores, MOST_CORES) ** SCALING)
 
 
-def _faster_than_cpu(measured: Measured, card: CardSpeed | None) -> tuple[Pace, tuple[str, ...]]:
+def _faster_than_cpu(measured: Measured, card: CardSpeed) -> tuple[Pace, tuple[str, ...]]:
     pace = measured.pace
-    least, most = _speedups(card, measured)
+    most = (card.fp32 or math.inf) / (CORE_TFLOPS * _speed_of_cpu(max(measured.cores, 1)))
+    most = max(1.0, min(max_speedup(pace.parameters), most))
+    least = min(max(1.0, USED * (card.bandwidth or 0.0) / CPU_BANDWIDTH), most)
     step = 1 / pace.rate
     compute = step * measured.share
     rest = step - compute
@@ -317,7 +313,6 @@ def _faster_than_cpu(measured: Measured, card: CardSpeed | None) -> tuple[Pace, 
     surely = 0.0 if measured.own is None else compute  # that is compute and no Python
     slow = 1 / (step - surely + max(surely / least, LAUNCHES[1]))
     slow = min(slow, fast) * pace.low / pace.rate
-    fast *= pace.high / pace.rate if measured.recorded else 1.0
     low, high = (f"{float(f'{times:.2g}'):g}" for times in (least, most))
     faster = f"{low} to {high} times" if low != high else "about"
     basis = (

@@ -30,6 +30,7 @@ from rocsteady.plan.chains import Goals, chain_of, leader
 from rocsteady.plan.circumstances import Circumstances, Goal, card_of, cores_here, facts_of
 from rocsteady.plan.decision import by_hand
 from rocsteady.plan.estimates import CLOUD, SHOWN_OFFERS, Measured, on_recorded, recorded_cpu
+from rocsteady.plan.exports.export import ranks_per_host
 from rocsteady.plan.pace import FailureCost, FailureHistory, finish
 from rocsteady.plan.ranking import (
     GETS_THERE,
@@ -68,6 +69,8 @@ from rocsteady.system.root import Root
 
 LOSES_ALL = "no way to resume is known: a failure costs all that was done"
 WORTH_SAVING = 600.0  # seconds of work
+ALL_OF_IT = 0.8  # of the gain that is to be had from loader workers
+NEEDS_GPU = "torch-without-gpu-support"  # a failure: no CPU can run the script as it is
 LOADER_BOUND = 0.4  # of a step; from here on more workers are tried
 DONE_SOONER_HERE = "the job is done here before one is set up"
 NO_SAVE_SEEN = 600.0  # seconds of work between checkpoints, where there are some and none was seen
@@ -232,7 +235,8 @@ class Planner:
         elif not result.works and not survived(result):
             command = (*job.command, *self._here.defaults)
             why = (failed(result, command), *option.rests_on)
-            self.ruled_out.append(replace(option, basis=Basis.RULED_OUT, rests_on=why))
+            option = replace(option, basis=Basis.RULED_OUT, kinds=(result.failure,))
+            self.ruled_out.append(replace(option, rests_on=why))
         else:
             history = together(self._here.history(result.strategy), trial)
             option = replace(option, rests_on=(*rests_on(result, history), *option.rests_on))
@@ -290,7 +294,7 @@ class Planner:
     def _try_variant(self, name: str, variant: Variant, strategy: Strategy) -> None:
         job = with_variant(replace(self._job, variants={name: variant}), name)
         job = replace(job, variants=self._job.variants)
-        same = job.command == self._job.command or name == candidates.WORKERS
+        same = job.command == self._job.command or name.startswith(candidates.WORKERS)
         other_model = "" if same else "another model"
         strategy = replace(strategy, variables={**strategy.variables, **variant.environment})
         option = Option(
@@ -318,9 +322,18 @@ class Planner:
         if first is None or first.part != "data" or first.share < LOADER_BOUND:
             return
         if not there_are:
-            own = candidates.more_workers((*self._job.command, *self._here.defaults), wanted)
-            for name, variant in own.items():
-                self._try_variant(name, variant, result.strategy)
+            command = (*self._job.command, *self._here.defaults)
+            # Loading that waits needs no processor: what gains all there is gets still more.
+            still_loading = first.share / wanted > 1 - first.share
+            for workers in dict.fromkeys((wanted, MAX_WORKERS) if still_loading else (wanted,)):
+                for name, variant in candidates.more_workers(command, workers).items():
+                    self._try_variant(name, variant, result.strategy)
+                found = self._rows[-1].option.pace
+                gain = found.rate / result.pace.rate if found and result.pace else 0.0
+                if gain < first.gain * workers / wanted * ALL_OF_IT:
+                    break
+                best = f"{workers} loader workers, as was tried"
+                self.limits = (replace(first, best=best, gain=gain), *self.limits[1:])
         elif wanted > there_are:
             strategy = replace(result.strategy, workers=wanted)
             option = Option(
@@ -543,12 +556,12 @@ def recorded_plan(job: Job, folder: Path, root: Root, name: str, goal: Goal) -> 
     """Estimate every option that a recorded machine offers. The plan is not kept."""
     known = doctors_knowledge()
     machine, _ = examine(root, known.variables)
-    there = facts_of(machine, known)
+    there = replace(facts_of(machine, known), ranks=ranks_per_host(job.command) or 0)
     machine_here = examined(known, job.command)
     last = _last_plan_here(job, folder, machine_here)
     base = _measured_here(last, machine_here, there)
     planner = worked_planner(job, there, goal, base=base, why=NOTHING_TRIED)
-    _estimate_local(planner, there, base, last.options if last else ())
+    _estimate_local(planner, there, base, last)
     plan = make_plan(job, folder, there, goal, planner, machine=PurePath(name).name)
     typed = f"rocsteady plan --root {shlex.quote(name)}"
     options = tuple(
@@ -563,17 +576,22 @@ def _for(plan: Plan, text: str) -> str:
 
 
 def _estimate_local(
-    planner: Planner, there: Circumstances, base: Measured | None, tried: tuple[Option, ...]
+    planner: Planner, there: Circumstances, base: Measured | None, last: Plan | None
 ) -> None:
     """Turn what would be tried on that machine into rows, each with the risks that remain there."""
     elsewhere, planner.options = planner.options, []
     fixed = candidates.is_blocked(there) and any(it.id == candidates.FIXED for it in elsewhere)
+    tried, failed_here = (last.options, last.ruled_out) if last else ((), ())
+    needs_gpu = next((it for it in failed_here if NEEDS_GPU in it.kinds), None)
     paces = {option.variant: option.pace for option in tried if option.variant and option.pace}
     unknown = [it for it in planner.not_tried if it.variant and it.variant not in paces]
     for option in planner.not_tried:
         if option in unknown or (fixed and option.id == candidates.CLEAN):
             continue  # the doctor's steps set these variables too
         cpu = option.strategy == candidates.on_cpu(there)
+        if cpu and needs_gpu:
+            planner.ruled_out.append(replace(needs_gpu, title=option.title))
+            continue
         measured = replace(base, pace=paces.get(option.variant, base.pace)) if base else None
         pace, basis = recorded_cpu(measured) if cpu else on_recorded(measured)
         risks = [] if cpu else there.findings_with(option.strategy)

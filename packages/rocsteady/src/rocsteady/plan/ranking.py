@@ -61,14 +61,20 @@ def may_rent(options: Sequence[Option], budget: float | None) -> bool:
     return has_deadline and budget is not None and not likely
 
 
+def untold(options: Sequence[Option]) -> Option | None:
+    """Return what costs nothing and changes nothing, and of which only a try tells the speed."""
+    free = (it for it in options if not (is_rented(it) or it.changes or it.risk is Risk.HIGH))
+    return next((it for it in free if not it.pace and it.basis is Basis.ESTIMATE), None)
+
+
 def recommended(options: Sequence[Option], budget: float | None) -> int:
     """Return the number of the option to take, of those that are in order; 0: none."""
     if not options:
         return 0
     first = options[0]
     if not is_rented(first):
-        known = first.pace or first.finish or first.basis is Basis.TRIAL
-        return first.number if known else 0
+        own = (it for it in options if not is_rented(it))
+        return first.number if any(it.pace or it.basis is Basis.TRIAL for it in own) else 0
     return first.number if may_rent(options, budget) and not too_dear(first, budget) else 0
 
 
@@ -167,6 +173,8 @@ def reasons(plan: Plan) -> str:
     first = plan.options[0]
     told = (_why(first, plan), _deadline(first, plan), _budget(first, plan), _other(first, plan))
     sentences = [reason for reason in told if reason][:3]
+    if unknown := untold(plan.options):
+        sentences.append(f"The speed of option {unknown.number} is not known: only a try tells.")
     if first.cost or first.basis is Basis.ESTIMATE:
         sentences.append(_untried(plan))
     return " ".join(filter(None, sentences))

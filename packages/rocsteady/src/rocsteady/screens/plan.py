@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 
 from rocsteady.colours import BOLD, DIM, GREEN, RED, YELLOW
 from rocsteady.plan.bottleneck import NOT_TOLD_APART
+from rocsteady.plan.candidates import SMALLER_BATCH
 from rocsteady.plan.decision import by_hand
 from rocsteady.plan.values import CERTAIN, Basis, Finish, Limit, Option, Plan, Price
 from rocsteady.printable import printable
@@ -411,6 +412,8 @@ def _tried(option: Option) -> str:
 
 
 def _changed(option: Option) -> str:
+    if option.variant == SMALLER_BATCH:
+        return f"changes the training: {clean(option.changes)}"
     if option.variant:
         return "changes the model"
     return "changes the numbers" if option.basis is Basis.TRIAL else "needs changes to the script"

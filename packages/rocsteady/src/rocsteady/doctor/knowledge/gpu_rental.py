@@ -42,11 +42,12 @@ def load_speeds(data: DataFolder | None = None) -> dict[str, CardSpeed]:
 
 
 def speed_of(
-    cards: Iterable[CardSpeed], device: int | None, compute_units: int | None
+    cards: Iterable[CardSpeed], device: int | None, compute_units: int | None, name: str = ""
 ) -> CardSpeed | None:
-    """Return the card of this PCI device that has so many units; None if it is not known."""
-    same = (it for it in cards if device in it.devices and it.compute_units == compute_units)
-    return next(same, None)
+    """Return the card of this PCI device with so many units, or where none are told, this name."""
+    same = (it for it in cards if device in it.devices)
+    told = compute_units or name
+    return next((it for it in same if told in (it.compute_units, it.name)), None)
 
 
 OLD_AFTER_DAYS = 14
