@@ -146,7 +146,7 @@ def test_what_belongs_to_a_search_needs_something_to_search(cli: Rocsteady) -> N
     run = cli("probe", "--numbers")
 
     assert run.code == 2
-    assert "rocsteady probe -- python train.py" in run.err
+    assert "rocsteady probe --numbers -- python train.py" in run.err
 
 
 @pytest.mark.parametrize("text", ["FOO", "=1", "a b=1"])
