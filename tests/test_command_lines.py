@@ -58,7 +58,9 @@ NAMED_ONLY = {
 SAMPLES = (  # of what stands for something else: the first pattern that fits
     (r"\[RUN\]|RUN|NAME-STAGE|NAME|\{[^}]*name\}|\{resumed\}", "calm-otter"),
     (r"\{subcommand\}", "env"),
-    (r"\{self\._command\}", " -- python train.py"),
+    (r"\{self\._command\}|(?<=plan)\{typed\}", " -- python train.py"),
+    (r"\{[a-z_.]*drill_step\}", "50"),
+    (r"(?<=--root )\{shlex\.quote\(name\)\}", "my-machine.json"),
     (r"\[-- COMMAND\]", "-- python train.py"),
     (r"COMMAND|\{[^}]*(?:command|typed|asked)[^}]*\}", "python train.py"),
     (r"SCRIPT", "train.py"),
