@@ -289,9 +289,10 @@ def as_allowed(plan: Plan) -> Plan:
         f"run --plan is not allowed here by {policy.path} ({policy.words}). Without the plan:"
         f" rocsteady run -- {shown_command(plan.command)}"
     )
-    tried = Basis.TRIAL
-    options = (replace(it, do="") if it.basis is tried else it for it in plan.options)
-    return replace(plan, options=tuple(options), chain=None, warnings=(*plan.warnings, why))
+    options = tuple(
+        replace(option, do="") if option.basis is Basis.TRIAL else option for option in plan.options
+    )
+    return replace(plan, options=options, chain=None, warnings=(*plan.warnings, why))
 
 
 def _kept(plan: Plan, folder: Path) -> Plan:

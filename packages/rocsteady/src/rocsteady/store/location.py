@@ -22,7 +22,7 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from rocsteady.errors import JournalError
+from rocsteady.errors import JournalError, RocsteadyError
 from rocsteady.model import Value
 from rocsteady.store.database import set_aside_other_format
 from rocsteady.store.identity import fingerprint
@@ -209,7 +209,7 @@ def run_folder(folder: Path, name: str) -> Path:
 
 
 def check_own(records: Path) -> None:
-    """Raise ``JournalError`` if the folder of a run has become a link, or somebody else's.
+    """Raise ``RocsteadyError`` if the folder of a run has become a link, or somebody else's.
 
     In a project that others can write to, they can put another folder in place of ours.
     """
@@ -220,7 +220,7 @@ def check_own(records: Path) -> None:
     except FileNotFoundError:  # there is nothing that could mislead us
         return
     except OSError as error:
-        raise JournalError(f"{_why(error)}, and was not when the run began") from None
+        raise RocsteadyError(f"{_why(error)}; it was not so when the run began") from None
 
 
 def is_own(folder: Path) -> bool:

@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 
 from rocsteady.doctor.knowledge.waits import WaitKnowledge
-from rocsteady.errors import JournalError
+from rocsteady.errors import RocsteadyError
 from rocsteady.hangs.judgment.blame import blame, rank_records
 from rocsteady.hangs.judgment.verdict import Verdict
 from rocsteady.hangs.looking.collect import Collected, collect
@@ -53,7 +53,7 @@ def hang_evidence(  # noqa: PLR0913 - all are keyword arguments
             known=known,
             within=within,
         )
-    except (OSError, JournalError) as error:  # no room for its folder: what is hung is still hung
+    except (OSError, RocsteadyError) as error:  # no folder for it: what is hung is still hung
         why = getattr(error, "strerror", "") or str(error)
         services.announcer.say(f"no evidence could be saved: {why}.")
         evidence = Collected(folder="", missing={"all": why})

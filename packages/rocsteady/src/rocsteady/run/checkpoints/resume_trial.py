@@ -22,7 +22,7 @@ import msgspec
 from rocsteady_train.inside import wire
 from rocsteady_train.untrusted_file import read_head, read_regular
 
-from rocsteady.errors import JournalError, RocsteadyError
+from rocsteady.errors import RocsteadyError
 from rocsteady.hangs.heartbeat_pages import CheckpointRead
 from rocsteady.hangs.values import Heartbeat
 from rocsteady.model import Value
@@ -243,7 +243,7 @@ def put_back(folder: Path, records: Path, number: int) -> Undone:
 def discard(records: Path) -> None:
     """Remove the copies: there is nothing to undo, or it is undone."""
     forget(records, Copied)
-    with contextlib.suppress(JournalError):
+    with contextlib.suppress(RocsteadyError):
         check_own(records)
         (records / NOTES).unlink(missing_ok=True)
         shutil.rmtree(records / COPIES, ignore_errors=True)

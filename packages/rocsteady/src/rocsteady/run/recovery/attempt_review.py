@@ -9,7 +9,7 @@ from statistics import median
 import msgspec
 
 from rocsteady.doctor.knowledge.failures import load_failures
-from rocsteady.errors import JournalError
+from rocsteady.errors import RocsteadyError
 from rocsteady.failures.classify import Classifier
 from rocsteady.failures.difference import NAMES
 from rocsteady.failures.memory_arguments import memory_arguments
@@ -202,7 +202,7 @@ class AttemptReview:
                 variables=self._services.known_variables,
                 within=self._options.timing.evidence_within,
             ).folder
-        except (OSError, JournalError):
+        except (OSError, RocsteadyError):
             return ""
 
     def _what_to_lower(self, kind: str, history: History) -> tuple[tuple[str, int], ...]:
